@@ -1,0 +1,155 @@
+//! The tensor operations that Tapline does itself: each has a plain version in tensor operations, which runs everywhere and
+//! is the reference, and a fast one for f32 on the CPU. All work on (batch, tokens, channels) or (batch, height, width,
+//! channels), channels last.
+
+pub mod attention;
+pub mod channel_attention;
+pub mod depthwise;
+pub mod gelu;
+pub mod layer_norm;
+pub mod linear;
+pub mod patches;
+pub mod window_attention;
+
+use candle_core::{CpuStorage, DType, Layout, Result, Tensor};
+
+pub use attention::{AttentionShape, attention};
+pub use channel_attention::channel_attention;
+pub use depthwise::depthwise_residual;
+pub use gelu::gelu;
+pub use layer_norm::layer_norm;
+pub use linear::{After, linear};
+pub use patches::patches;
+pub use window_attention::window_attention;
+
+/// Whether the fast version can take this tensor.
+fn is_fast(x: &Tensor) -> bool {
+    x.device().is_cpu() && x.dtype() == DType::F32
+}
+
+/// The numbers of a contiguous f32 tensor.
+fn floats<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
+    let (from, to) = layout
+        .contiguous_offsets()
+        .ok_or_else(|| candle_core::Error::Msg("the operand of a kernel must be contiguous".to_owned()))?;
+    Ok(&storage.as_slice::<f32>()?[from..to])
+}
+
+/// A matrix inside a slice: where its first element is, and how far apart rows and columns are.
+#[derive(Debug, Clone, Copy)]
+struct Matrix<'a> {
+    values: &'a [f32],
+    row: usize,
+    column: usize,
+}
+
+impl<'a> Matrix<'a> {
+    /// Row by row, rows `row` elements apart.
+    fn rows(values: &'a [f32], row: usize) -> Self {
+        Self { values, row, column: 1 }
+    }
+
+    fn transposed(self) -> Self {
+        Self { row: self.column, column: self.row, ..self }
+    }
+
+    /// Whether a matrix of this many rows and columns lies inside the slice.
+    fn holds(self, rows: usize, columns: usize) -> bool {
+        rows == 0 || columns == 0 || (rows - 1) * self.row + (columns - 1) * self.column < self.values.len()
+    }
+}
+
+/// How many threads a product may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Threads {
+    /// The caller's only: it is one of many in parallel itself.
+    One,
+    /// All of the present rayon pool.
+    All,
+}
+
+/// `out[m, n] = keep * out + scale * (a[m, k] @ b[k, n])`, `out` row by row, rows `row` elements apart.
+fn product(
+    (m, k, n): (usize, usize, usize),
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    (out, row): (&mut [f32], usize),
+    (keep, scale): (bool, f32),
+    threads: Threads,
+) {
+    if m == 0 || n == 0 {
+        return;
+    }
+    assert!(a.holds(m, k) && b.holds(k, n) && n <= row && (m - 1) * row + n <= out.len(), "operands too short");
+    let parallelism = match threads {
+        Threads::One => gemm::Parallelism::None,
+        Threads::All => gemm::Parallelism::Rayon(rayon::current_num_threads()),
+    };
+    let stride = |step: usize| isize::try_from(step).unwrap_or(isize::MAX);
+    #[expect(unsafe_code, reason = "the matrix product takes pointers and strides")]
+    // SAFETY: the assertion above keeps every element that these sizes and strides reach inside its slice, `out` is borrowed
+    // mutably and so overlaps neither operand, and strides come from lengths of existing slices.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            out.as_mut_ptr(),
+            1,
+            stride(row),
+            keep,
+            a.values.as_ptr(),
+            stride(a.column),
+            stride(a.row),
+            b.values.as_ptr(),
+            stride(b.column),
+            stride(b.row),
+            1.0,
+            scale,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}
+
+/// Replaces a row of scores by its softmax.
+fn softmax(scores: &mut [f32]) {
+    let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut sum = 0.0;
+    for score in scores.iter_mut() {
+        *score = gelu::exp(*score - most);
+        sum += *score;
+    }
+    let scale = 1.0 / sum;
+    scores.iter_mut().for_each(|score| *score *= scale);
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{Device, Tensor};
+
+    /// A tensor of random numbers that are the same in every run.
+    pub fn random(shape: &[usize], seed: u64) -> Tensor {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let count = shape.iter().product();
+        let values: Vec<f32> = (0..count)
+            .map(|_| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+            })
+            .collect();
+        Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+    }
+
+    /// Asserts that two tensors are equal within a tolerance.
+    pub fn assert_close(a: &Tensor, b: &Tensor, tolerance: f32) {
+        assert_eq!(a.dims(), b.dims());
+        let difference = (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap();
+        let difference = difference.to_scalar::<f32>().unwrap();
+        assert!(difference <= tolerance, "differs by {difference}, more than {tolerance}");
+    }
+}
