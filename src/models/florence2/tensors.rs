@@ -1,0 +1,129 @@
+//! Taking a network's tensors out of a checkpoint by their native names, and the layers that are made of them.
+
+use candle_core::{DType, Device, Tensor};
+
+use super::names::Layout;
+use crate::kernels::{self, After};
+use crate::models::Result;
+use crate::models::weights::{Weights, WeightsError};
+
+/// Florence-2 uses this everywhere.
+const LAYER_NORM_EPSILON: f32 = 1e-5;
+
+/// A checkpoint being taken apart.
+pub struct Source<'a> {
+    weights: &'a mut Weights,
+    layout: Layout,
+    device: &'a Device,
+    dtype: DType,
+}
+
+/// A place in the checkpoint: `vb.pp("blocks").pp(0)` style paths, so that loading reads like the list of tensors.
+pub struct Path<'s, 'a> {
+    source: &'s mut Source<'a>,
+    prefix: String,
+}
+
+/// A linear layer: weight (out, in) and bias (out).
+#[derive(Debug, Clone)]
+pub struct Linear {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+/// Layer normalisation: weight and bias (channels), in f32.
+#[derive(Debug, Clone)]
+pub struct LayerNorm {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl<'a> Source<'a> {
+    /// All tensors of `weights`, to be computed with in `dtype` on `device`.
+    pub const fn new(weights: &'a mut Weights, layout: Layout, dtype: DType, device: &'a Device) -> Self {
+        Self { weights, layout, device, dtype }
+    }
+
+    /// The type that is computed with.
+    pub const fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// How the checkpoint names its tensors.
+    pub const fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// A tensor by its full native name.
+    pub fn tensor(&mut self, native: &str, shape: &[usize], dtype: DType) -> std::result::Result<Tensor, WeightsError> {
+        self.weights.take(&self.layout.name(native), shape, dtype, self.device)
+    }
+
+    /// Whether the checkpoint has a tensor of this full native name.
+    pub fn has(&self, native: &str) -> bool {
+        self.weights.has(&self.layout.name(native))
+    }
+
+    /// The place `prefix`.
+    pub fn at(&mut self, prefix: &str) -> Path<'_, 'a> {
+        Path { source: self, prefix: prefix.to_owned() }
+    }
+}
+
+impl<'a> Path<'_, 'a> {
+    /// One step further.
+    pub fn pp(&mut self, step: impl std::fmt::Display) -> Path<'_, 'a> {
+        let prefix = format!("{}.{step}", self.prefix);
+        Path { source: &mut *self.source, prefix }
+    }
+
+    /// The tensor `name` here, in the type that is computed with.
+    pub fn tensor(&mut self, name: &str, shape: &[usize]) -> std::result::Result<Tensor, WeightsError> {
+        let dtype = self.source.dtype;
+        self.source.tensor(&format!("{}.{name}", self.prefix), shape, dtype)
+    }
+
+    /// The tensor `name` here, in f32 whatever is computed with.
+    pub fn tensor_f32(&mut self, name: &str, shape: &[usize]) -> std::result::Result<Tensor, WeightsError> {
+        self.source.tensor(&format!("{}.{name}", self.prefix), shape, DType::F32)
+    }
+
+    /// A linear layer here.
+    pub fn linear(&mut self, inner: usize, out: usize) -> std::result::Result<Linear, WeightsError> {
+        Ok(Linear { weight: self.tensor("weight", &[out, inner])?, bias: self.tensor("bias", &[out])? })
+    }
+
+    /// A layer normalisation here.
+    pub fn layer_norm(&mut self, channels: usize) -> std::result::Result<LayerNorm, WeightsError> {
+        Ok(LayerNorm { weight: self.tensor_f32("weight", &[channels])?, bias: self.tensor_f32("bias", &[channels])? })
+    }
+}
+
+impl Linear {
+    /// A layer of these tensors.
+    pub const fn new(weight: Tensor, bias: Tensor) -> Self {
+        Self { weight, bias }
+    }
+
+    /// (..., in) to (..., out).
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        kernels::linear(x, &self.weight, Some(&self.bias), After::Nothing)
+    }
+
+    /// (..., in) to (..., out), then the exact GELU.
+    pub fn forward_gelu(&self, x: &Tensor) -> Result<Tensor> {
+        kernels::linear(x, &self.weight, Some(&self.bias), After::Gelu)
+    }
+
+    /// (..., in) to (..., out), added to `residual` (..., out).
+    pub fn forward_add(&self, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
+        kernels::linear(x, &self.weight, Some(&self.bias), After::AddTo(residual))
+    }
+}
+
+impl LayerNorm {
+    /// Over the last dimension, in f32.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        kernels::layer_norm(x, &self.weight, &self.bias, LAYER_NORM_EPSILON)
+    }
+}

@@ -1,0 +1,125 @@
+//! Locators: what every model must be able to do, loading a checkpoint strictly, and one folder per architecture.
+//! It knows tensors, and neither HTTP nor queues.
+
+pub mod checkpoint;
+pub mod florence2;
+pub mod manifest;
+pub mod registry;
+pub mod weights;
+
+use std::sync::Arc;
+
+use candle_core::Tensor;
+
+pub use manifest::Manifest;
+pub use checkpoint::Checkpoint;
+pub use registry::{GenerationSettings, LoadError, LoadOptions, LoadedModel, ModelCard, Precision, Profile, load};
+pub use weights::WeightsError;
+
+/// Result of a tensor computation; a failure is a fault of the device or of this program, never of a request.
+pub type Result<T> = std::result::Result<T, candle_core::Error>;
+
+/// What the image encoder returns for one screenshot: enough to answer any command about it.
+#[derive(Debug, Clone)]
+pub struct VisualFeatures {
+    /// Florence-2: (image tokens, `d_model`).
+    pub tensor: Tensor,
+}
+
+impl VisualFeatures {
+    /// Bytes these features occupy.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.tensor.elem_count() * self.tensor.dtype().size_in_bytes()
+    }
+}
+
+/// One row of a batch for the text model.
+#[derive(Debug, Clone, Copy)]
+pub struct PromptRow<'a> {
+    /// The screenshot asked about.
+    pub features: &'a VisualFeatures,
+    /// The whole prompt as ids, special tokens included, not padded.
+    pub ids: &'a [u32],
+}
+
+/// Raw logits of one decoding pass, in f32 on the host: (rows, positions, vocabulary).
+#[derive(Debug)]
+pub struct Logits {
+    /// Row by row, position by position.
+    pub values: Vec<f32>,
+    /// Decoder positions of the pass.
+    pub positions: usize,
+    /// Ids that may be chosen.
+    pub vocabulary: usize,
+}
+
+impl Logits {
+    /// Logits of one row at one position of the pass: (vocabulary).
+    #[must_use]
+    pub fn at(&self, row: usize, position: usize) -> &[f32] {
+        let start = (row * self.positions + position) * self.vocabulary;
+        &self.values[start..start + self.vocabulary]
+    }
+
+    /// Logits of one row after the last position of the pass: (vocabulary).
+    #[must_use]
+    pub fn last(&self, row: usize) -> &[f32] {
+        self.at(row, self.positions - 1)
+    }
+}
+
+/// A model that turns screenshots and prompts into tokens. One thread owns it; whoever drives the decoding
+/// ([`crate::engine`]) chooses the tokens.
+pub trait Locator: Send {
+    /// Encodes screenshots prepared by this model's preprocessor, each a plane-by-plane (3, height, width) tensor.
+    ///
+    /// # Errors
+    /// A device failure.
+    fn encode_images(&self, pixels: &[&[f32]]) -> Result<Vec<VisualFeatures>>;
+
+    /// Encodes prompts about screenshots, and gives a session that decodes their answers, one row each. Rows may be of
+    /// different lengths: each row's answers are those it would get alone.
+    ///
+    /// # Errors
+    /// A device failure.
+    fn begin<'a>(&'a self, rows: &[PromptRow<'_>]) -> Result<Box<dyn Session + 'a>>;
+
+    /// Every intermediate result for one screenshot and prompt, under the names of the project's fixture maker, for whoever
+    /// ports or checks a checkpoint. `answer` are the decoder ids to feed when looking at the logits.
+    ///
+    /// # Errors
+    /// A device failure.
+    fn trace(&self, pixels: &[f32], ids: &[u32], answer: &[u32]) -> Result<Vec<(String, Tensor)>>;
+}
+
+/// The decoder in the middle of answering the rows of a batch.
+pub trait Session {
+    /// Feeds the same number of new ids to each row (`ids` is row by row) and returns the logits after each of them.
+    ///
+    /// # Errors
+    /// A device failure, or ids that do not fit the rows.
+    fn decode(&mut self, ids: &[u32]) -> Result<Logits>;
+
+    /// Makes the rows be copies of these present rows, in this order: to widen one row to several beams, to follow the
+    /// beams chosen, to let finished rows go. Rows of one prompt stay together, and every prompt left has equally many.
+    ///
+    /// # Errors
+    /// A device failure.
+    fn select(&mut self, rows: &[usize]) -> Result<()>;
+
+    /// Forgets all ids of each row but the first `length`.
+    ///
+    /// # Errors
+    /// A device failure.
+    fn truncate(&mut self, length: usize) -> Result<()>;
+
+    /// Goes back to the state after [`Locator::begin`]: all prompts, one row each, nothing decoded.
+    ///
+    /// # Errors
+    /// A device failure.
+    fn restart(&mut self) -> Result<()>;
+}
+
+/// Features shared by the cache and the requests that use them.
+pub type SharedFeatures = Arc<VisualFeatures>;
