@@ -1,0 +1,24 @@
+//! One thread per model and device: it owns the weights, runs batches, and never waits for anybody. Callers hold a
+//! [`Handle`], which prepares requests on a CPU pool, queues them, and turns tokens back into pixels.
+//!
+//! Nothing here knows HTTP; nothing above here knows tensors.
+
+pub mod error;
+pub mod features;
+pub mod generate;
+pub mod grounding;
+pub mod handle;
+pub mod heartbeat;
+pub mod pool;
+pub mod prepare;
+pub mod request;
+pub mod screenshots;
+pub mod simulated;
+mod worker;
+
+pub use error::{EngineError, LocateError};
+pub use handle::{EngineOptions, Handle, State};
+pub use heartbeat::Pulse;
+pub use request::{
+    Alternative, BoxSource, Grounding, ImageSource, Reply, Request, ScreenshotId, ScreenshotInfo, Timings, Want,
+};
