@@ -129,6 +129,13 @@ impl Search {
         }
         self.beams = beams;
         self.parents = parents;
+        if self.beams.iter().all(|beam| rules.is_settled(&beam.candidate.ids)) {
+            for mut beam in std::mem::take(&mut self.beams) {
+                beam.candidate.ids.push(rules.settings.end);
+                beam.candidate.log_probabilities.push(0.0);
+                self.finished.push(beam.finish(rules.settings));
+            }
+        }
     }
 
     fn is_done(&self, settings: &GenerationSettings, width: usize) -> bool {

@@ -46,7 +46,7 @@ pub fn decode(
         let going_on: Vec<usize> = (0..open.len())
             .filter(|&row| {
                 let ids = &answers[open[row]].ids;
-                ids.last() != Some(&settings.end) && ids.len() < settings.max_length && !is_settled(ids, rules)
+                ids.last() != Some(&settings.end) && ids.len() < settings.max_length && !rules.is_settled(ids)
             })
             .collect();
         if going_on.len() < open.len() {
@@ -63,20 +63,12 @@ pub fn decode(
         position = 0;
     }
     for answer in &mut answers {
-        // A constrained answer ends after its last location token; what the model thinks of the end is not worth a pass.
-        if is_settled(&answer.ids, rules) {
+        if rules.is_settled(&answer.ids) {
             answer.ids.push(settings.end);
             answer.log_probabilities.push(0.0);
         }
     }
     Ok(answers)
-}
-
-/// Nothing but the end can follow.
-fn is_settled(ids: &[u32], rules: &Rules<'_>) -> bool {
-    rules.grammar.is_some_and(|grammar| {
-        ids.len() == grammar.opening(rules.settings).len() + grammar.count && ids.last() != Some(&rules.settings.end)
-    })
 }
 
 fn choose(logits: &Logits, row: usize, position: usize, ids: &[u32], rules: &Rules<'_>) -> u32 {

@@ -58,10 +58,19 @@ impl Grammar {
 }
 
 impl Rules<'_> {
+    /// Nothing but the end can follow: what the model thinks of it is not worth a pass.
+    #[must_use]
+    pub fn is_settled(&self, ids: &[u32]) -> bool {
+        self.grammar.is_some_and(|grammar| {
+            ids.len() == grammar.opening(self.settings).len() + grammar.count && ids.last() != Some(&self.settings.end)
+        })
+    }
+
     /// Sets the score of every id that may not follow `ids` to minus infinity.
     ///
     /// In transformers' order: no n-gram twice, forced first id, forced last id; a forced id's score becomes 0. The grammar
-    /// comes last and leaves the score of what it allows.
+    /// comes last: an id that it forces scores 0 too, location tokens keep their scores, so that answers are ranked by their
+    /// location tokens alone.
     pub fn apply(&self, scores: &mut [f32], ids: &[u32]) {
         let settings = self.settings;
         ban_repeated(scores, ids, settings.no_repeat_ngram);
@@ -74,10 +83,8 @@ impl Rules<'_> {
         let Some(grammar) = self.grammar else { return };
         match grammar.allowed(ids.len(), settings) {
             Allowed::Only(id) => {
-                // What a rule banned is allowed again: an answer must be able to end.
-                let kept = scores.get(id as usize).copied().filter(|score| score.is_finite()).unwrap_or(0.0);
                 scores.fill(f32::NEG_INFINITY);
-                set(scores, id, kept);
+                set(scores, id, 0.0);
             }
             Allowed::Location => {
                 let range = grammar.locations.ids();
