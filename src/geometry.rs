@@ -151,10 +151,12 @@ impl Region {
         Self { x: 0, y: 0, size }
     }
 
-    /// The pixels that `rect` touches, cut to the image. `None` when nothing of it is left.
+    /// The pixels that `rect` touches, cut to the image. `None` when nothing of it is left, or an edge is not a number.
     #[must_use]
     pub fn cut(rect: Rect<Pixels>, image: Size) -> Option<Self> {
-        // Saturating float-to-integer casts also turn NaN into 0, which leaves an empty region.
+        if [rect.x1, rect.y1, rect.x2, rect.y2].into_iter().any(f64::is_nan) {
+            return None;
+        }
         let (x1, y1) = (rect.x1.max(0.0).floor() as u32, rect.y1.max(0.0).floor() as u32);
         let x2 = rect.x2.min(f64::from(image.width)).ceil() as u32;
         let y2 = rect.y2.min(f64::from(image.height)).ceil() as u32;

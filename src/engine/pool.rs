@@ -66,12 +66,14 @@ impl CpuPool {
         let waiting = Waiting(Arc::clone(&self.waiting));
         let (done, result) = oneshot::channel();
         self.threads.spawn(move || {
-            let _waiting = waiting;
             if done.is_closed() {
                 return;
             }
             // A panic in here must not end the process, as it does in a bare rayon job.
-            if let Ok(value) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)) {
+            let value = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+            // Given back before the caller is told, so that a caller who asks again finds its place free.
+            drop(waiting);
+            if let Ok(value) = value {
                 let _gone = done.send(value);
             }
         });
