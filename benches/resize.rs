@@ -17,6 +17,7 @@ const PAIRS: [(Size, Size); 3] =
     [(PHONE, Size::new(768, 768)), (DESKTOP, Size::new(768, 768)), (PHONE, Size::new(256, 256))];
 
 /// Flat areas, edges, a gradient and some noise: roughly what a screen is made of, so that PNG compresses it as usual.
+#[expect(clippy::cast_possible_truncation, reason = "a few million pixels, and levels below 256")]
 fn screen(size: Size) -> Vec<u8> {
     let mut state = 1_u32;
     let mut rgb = Vec::with_capacity(size.pixels() as usize * 3);
