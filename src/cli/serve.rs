@@ -1,0 +1,151 @@
+//! `tapline serve`: from the configuration to running engines behind a listener. The port is bound first, so that probes
+//! are answered while models are downloaded and loaded.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+
+use super::engine::{self, Starting};
+use super::{Failure, say};
+use crate::config::{Config, ConfigError};
+use crate::engine::pool::CpuPool;
+use crate::engine::{EngineError, EngineOptions, State};
+use crate::hub::Source;
+use crate::schedule::{Admission, Policy, admission};
+use crate::screenshot::Limits;
+use crate::server::{self, App, Phase, ServerOptions};
+use crate::telemetry;
+
+/// How often the engines are looked at: a dead one is noticed within this time.
+const WATCH: Duration = Duration::from_millis(250);
+
+pub(super) fn run(config: &Config) -> Result<(), Failure> {
+    config.check()?;
+    let models = models(config)?;
+    telemetry::tracing::init(config.json_output);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::other(error, "raise the limits of processes and open files"))?;
+    let outcome = runtime.block_on(serve(config, models));
+    // What still runs on it must not keep the process from ending.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// The models to serve, by the names they are served under.
+fn models(config: &Config) -> Result<Vec<(String, Source)>, Failure> {
+    let mut models: Vec<(String, Source)> = Vec::new();
+    let mut names = config.served_model_name.iter();
+    for model in &config.model {
+        let source = Source::parse(model, config.revision.as_deref())?;
+        let name = names.next().cloned().unwrap_or_else(|| source.name());
+        if models.iter().any(|(other, _)| *other == name) {
+            return Err(ConfigError::SameName { name }.into());
+        }
+        models.push((name, source));
+    }
+    Ok(models)
+}
+
+async fn serve(config: &Config, models: Vec<(String, Source)>) -> Result<(), Failure> {
+    let listener = bind(&config.hostname, config.port).await?;
+    let address = listener.local_addr().map_err(|error| Failure::other(error, "choose another `--port`"))?;
+    say(format_args!("listening on http://{address}"));
+
+    let image = Limits { pixels: config.max_pixels };
+    let pool = CpuPool::new(config.prepare_threads, config.max_concurrent_requests.get())
+        .map_err(|error| Failure::other(error, "lower `--prepare-threads`"))?;
+    let mut engines = Vec::new();
+    for (name, source) in models {
+        let options = EngineOptions {
+            policy: Policy { max_commands: config.max_batch_requests.get(), max_wait: config.max_batch_wait },
+            feature_cache_bytes: config.feature_cache_mb << 20,
+            screenshot_store_bytes: config.screenshot_cache_mb << 20,
+            limits: image,
+            ..EngineOptions::new(name)
+        };
+        engines.push(engine::start(source, options, &config.compute, pool.clone())?);
+    }
+    let admission = Admission::new(admission::Limits {
+        requests: config.max_concurrent_requests.get(),
+        bytes: config.max_admitted_bytes,
+        // One screenshot of the largest size must fit.
+        pixels: admission::Limits::default().pixels.max(config.max_pixels),
+    });
+    let handles = engines.iter().map(|engine| engine.handle.clone()).collect();
+    let app = App::new(handles, pool, admission, options(config, image));
+
+    let mut fault = None;
+    let shutdown = async {
+        tokio::select! {
+            () = server::terminated(app.clone()) => {}
+            failure = watch(&engines, config.stall_threshold, &app) => fault = Some(failure),
+        }
+    };
+    server::serve(listener, app.clone(), shutdown)
+        .await
+        .map_err(|error| Failure::other(error, "raise the limit of open files"))?;
+    fault.map_or(Ok(()), Err)
+}
+
+fn options(config: &Config, image: Limits) -> ServerOptions {
+    ServerOptions {
+        body_bytes: config.payload_limit,
+        image,
+        max_commands: config.max_client_batch_size.get(),
+        decoding: config.decoding.decoding,
+        unconstrained: config.decoding.unconstrained,
+        default_timeout: config.timeout,
+        max_timeout: config.max_timeout,
+        stall_threshold: config.stall_threshold,
+        drain_grace: config.drain_grace,
+        drain_timeout: config.drain_timeout,
+        ..ServerOptions::default()
+    }
+}
+
+async fn bind(hostname: &str, port: u16) -> Result<TcpListener, Failure> {
+    TcpListener::bind((hostname, port)).await.map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => Failure::other(
+            format!("port {port} of {hostname} is in use"),
+            "stop the program that listens there, or choose another `--port`; 0 takes any free one",
+        ),
+        ErrorKind::PermissionDenied => Failure::other(
+            format!("port {port} of {hostname} may not be opened"),
+            "choose a `--port` from 1024 up, or give the program the right to low ports",
+        ),
+        _ => Failure::usage(
+            format!("`--hostname {hostname}` cannot be listened on: {error}"),
+            "give an address of this machine: 127.0.0.1, or 0.0.0.0 for all",
+        ),
+    })
+}
+
+/// Waits until an engine fails, and says why. The supervisor is to start the process anew: what a broken device holds
+/// cannot be freed from inside.
+async fn watch(engines: &[Starting], stall_threshold: Duration, app: &App) -> Failure {
+    let mut ticks = tokio::time::interval(WATCH);
+    let mut ready = vec![false; engines.len()];
+    loop {
+        ticks.tick().await;
+        for (engine, ready) in engines.iter().zip(&mut ready) {
+            match engine.handle.state() {
+                State::Stopped(cause) => {
+                    if !*ready {
+                        // Nobody has been answered yet, so there is nobody to wait for.
+                        app.drain().advance(Phase::Stopping);
+                    }
+                    return engine.failure().unwrap_or_else(|| EngineError::Stopped { cause }.into());
+                }
+                State::Ready(_) => *ready = true,
+                State::Loading => {}
+            }
+            let pulse = engine.handle.pulse();
+            if !pulse.is_alive(stall_threshold) {
+                return EngineError::Stalled { since: pulse.age }.into();
+            }
+        }
+    }
+}
