@@ -1,6 +1,6 @@
 //! The way of a screenshot to the model's input: PNG decode, resize, normalise. The peer is `fast_image_resize`, whose
-//! bicubic is not Pillow's (it rounds its weights to 16 bits and may run the passes in the other order) and is as fast as
-//! a CPU resize gets. Our pool has one thread here, as the peer has.
+//! bicubic is not Pillow's (it rounds its weights to 16 bits and may run the passes in the other order) and is among
+//! the fastest on a CPU. Our pool has one thread here, as the peer has.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

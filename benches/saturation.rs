@@ -55,8 +55,16 @@ fn main() -> Outcome<()> {
     println!("| server, requests/s | {:.1} |", load.rate);
     println!("| overhead of the server | {:.1} % |", (1.0 - load.rate / bare) * 100.0);
     println!("| replies: right, refused with 429, lost or wrong | {}, {}, {} |", load.right, load.refused, load.wrong);
-    println!("| answer p50, p99 | {:.1} ms, {:.1} ms |", quantile(&load.latencies, 0.5), quantile(&load.latencies, 0.99));
-    println!("| /health/live p50, p99 | {:.2} ms, {:.2} ms |", quantile(&load.probes, 0.5), quantile(&load.probes, 0.99));
+    println!(
+        "| answer p50, p99 | {:.1} ms, {:.1} ms |",
+        quantile(&load.latencies, 0.5),
+        quantile(&load.latencies, 0.99)
+    );
+    println!(
+        "| /health/live p50, p99 | {:.2} ms, {:.2} ms |",
+        quantile(&load.probes, 0.5),
+        quantile(&load.probes, 0.99)
+    );
     println!("| exit code after SIGTERM under load | {} |", load.exit);
     if load.wrong > 0 || load.exit != 0 {
         return Err("a reply was lost or wrong, or the server did not end well".into());
@@ -255,7 +263,7 @@ fn saturate(server: &mut Server, shots: &[Shot], alone: &[Value], time: Duration
         });
         let workers: Vec<_> = (0..clients)
             .map(|client| {
-                let (address, stop, draining) = (&address, &stop, &draining);
+                let (address, draining) = (&address, &draining);
                 let (right, refused, wrong) = (&right, &refused, &wrong);
                 scope.spawn(move || -> Outcome<Vec<f64>> {
                     let (mut connection, mut latencies) = (Connection::open(address)?, Vec::new());
@@ -275,16 +283,16 @@ fn saturate(server: &mut Server, shots: &[Shot], alone: &[Value], time: Duration
                             Err(_) if ends && connection.is_unanswered_after_close() => break,
                             other => {
                                 if wrong.fetch_add(1, Ordering::Relaxed) < 3 {
-                                    eprintln!("wrong: {:?}", other.map(|(status, body)| (status, String::from_utf8(body))));
+                                    eprintln!(
+                                        "wrong: {:?}",
+                                        other.map(|(status, body)| (status, String::from_utf8(body)))
+                                    );
                                 }
                                 if ends {
                                     break;
                                 }
                                 connection = Connection::open(address)?;
                             }
-                        }
-                        if stop.load(Ordering::Relaxed) && ends {
-                            continue;
                         }
                     }
                     Ok(latencies)
@@ -303,8 +311,7 @@ fn saturate(server: &mut Server, shots: &[Shot], alone: &[Value], time: Duration
         Ok(())
     })?;
     load.exit = server.process.wait()?.code().unwrap_or(-1);
-    (load.right, load.refused, load.wrong) =
-        (right.into_inner(), refused.into_inner(), wrong.into_inner());
+    (load.right, load.refused, load.wrong) = (right.into_inner(), refused.into_inner(), wrong.into_inner());
     Ok(load)
 }
 
@@ -344,6 +351,7 @@ fn is_same(body: &[u8], alone: &Value) -> bool {
 fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and the number of values")]
     let index = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(index.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }

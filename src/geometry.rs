@@ -153,6 +153,11 @@ impl Region {
 
     /// The pixels that `rect` touches, cut to the image. `None` when nothing of it is left, or an edge is not a number.
     #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the casts saturate, which is what is wanted"
+    )]
     pub fn cut(rect: Rect<Pixels>, image: Size) -> Option<Self> {
         if [rect.x1, rect.y1, rect.x2, rect.y2].into_iter().any(f64::is_nan) {
             return None;

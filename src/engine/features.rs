@@ -83,7 +83,6 @@ impl FeatureCache {
         self.lock().bytes
     }
 
-
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
         // The lock is held for map operations only, which leave the map whole even if one panics.
         self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

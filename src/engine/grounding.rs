@@ -26,7 +26,8 @@ impl Profile {
         let place = self.place(&answer.ids, &answer.log_probabilities, region);
         let abstained =
             self.tokenizer.locations().is_some_and(|locations| self.answer.is_abstention(&answer.ids, locations));
-        let alternatives = answer.alternatives.iter().filter_map(|candidate| self.alternative(candidate, region)).collect();
+        let alternatives =
+            answer.alternatives.iter().filter_map(|candidate| self.alternative(candidate, region)).collect();
         let raw = self.tokenizer.decode(answer.ids.get(1..).unwrap_or_default());
         let confidence = place.as_ref().map(|place| place.confidence);
         let shown = place.filter(|_| !abstained);
@@ -70,7 +71,10 @@ impl Profile {
 }
 
 /// The pixel under a point, never the one after the last.
-fn within(point: crate::geometry::Point<crate::geometry::Pixels>, region: Region) -> crate::geometry::Point<crate::geometry::Pixels> {
+fn within(
+    point: crate::geometry::Point<crate::geometry::Pixels>,
+    region: Region,
+) -> crate::geometry::Point<crate::geometry::Pixels> {
     let Size { width, height } = region.size;
     let clamp = |value: f64, first: u32, count: u32| {
         value.trunc().clamp(f64::from(first), f64::from(first) + f64::from(count.saturating_sub(1)))

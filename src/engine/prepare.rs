@@ -103,7 +103,7 @@ impl Preparer {
             constrained: request.constrained,
             alternatives: request.alternatives,
         };
-        let (id, file) = self.file(&request.image)?;
+        let (id, file) = self.file(&request.image);
         let size = match &file {
             Some(file) => screenshot::sniff(file, &self.limits)?.size,
             None => self.whole(id)?.size,
@@ -147,10 +147,11 @@ impl Preparer {
             .collect()
     }
 
-    fn file(&self, image: &ImageSource) -> Result<(ScreenshotId, Option<Bytes>), LocateError> {
+    /// The screenshot's id, and its file where it is sent or still held.
+    fn file(&self, image: &ImageSource) -> (ScreenshotId, Option<Bytes>) {
         match image {
-            ImageSource::Bytes(file) => Ok((ScreenshotId::of(file), Some(file.clone()))),
-            ImageSource::Stored(id) => Ok((*id, self.store.get(*id))),
+            ImageSource::Bytes(file) => (ScreenshotId::of(file), Some(file.clone())),
+            ImageSource::Stored(id) => (*id, self.store.get(*id)),
         }
     }
 

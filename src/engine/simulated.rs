@@ -52,12 +52,7 @@ pub fn model(name: &str, hook: Hook) -> std::result::Result<LoadedModel, LoadErr
         prompt_limit: 64,
         image: Size::new(16, 16),
         normalizer: Normalizer::new([0.5; 3], [0.5; 3]),
-        answer: AnswerForm {
-            form: Some(Form::Box),
-            prefix: String::new(),
-            abstain: vec![499; 4],
-            bins: BinRule::Edge,
-        },
+        answer: AnswerForm { form: Some(Form::Box), prefix: String::new(), abstain: vec![499; 4], bins: BinRule::Edge },
         generation: GenerationSettings {
             strategy: Strategy::Greedy,
             beams: 3,

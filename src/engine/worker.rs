@@ -195,6 +195,9 @@ struct Engine<'a> {
     grammar: Option<Grammar>,
 }
 
+/// One ticket's answers, and the time its batch took for images and for text.
+type Answered = (Vec<Answer>, Duration, Duration);
+
 /// Answers of a batch, ticket by ticket, and where its time went.
 struct Step {
     answers: Vec<Vec<Answer>>,
@@ -230,7 +233,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Runs a batch; when it fails, each of its requests alone, so that one poisonous request fails by itself.
-    fn attempt(&self, works: &[&Work]) -> Vec<Result<(Vec<Answer>, Duration, Duration), EngineError>> {
+    fn attempt(&self, works: &[&Work]) -> Vec<Result<Answered, EngineError>> {
         if works.is_empty() {
             return Vec::new();
         }
@@ -263,12 +266,17 @@ impl<'a> Engine<'a> {
             let rows: Vec<PromptRow<'_>> = members
                 .iter()
                 .flat_map(|&index| {
-                    works[index].prompts.iter().map(|ids| PromptRow { features: &features[&index], ids }).collect::<Vec<_>>()
+                    works[index]
+                        .prompts
+                        .iter()
+                        .map(|ids| PromptRow { features: &features[&index], ids })
+                        .collect::<Vec<_>>()
                 })
                 .collect();
             let mut session = self.model.locator.begin(&rows)?;
             let settings = &self.model.profile.generation;
-            let mut decoded = generate::generate(&mut *session, rows.len(), settings, self.grammar.as_ref(), plan)?.into_iter();
+            let mut decoded =
+                generate::generate(&mut *session, rows.len(), settings, self.grammar.as_ref(), plan)?.into_iter();
             for &index in &members {
                 answers[index].extend(decoded.by_ref().take(works[index].prompts.len()));
             }
@@ -312,7 +320,7 @@ impl<'a> Engine<'a> {
     fn finish(
         &self,
         tickets: Vec<Ticket<Work, Outcome>>,
-        outcomes: Vec<Result<(Vec<Answer>, Duration, Duration), EngineError>>,
+        outcomes: Vec<Result<Answered, EngineError>>,
         started: Instant,
     ) {
         let labels: &[_] = &[("model", self.shared.options.name.as_str())];

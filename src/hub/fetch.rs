@@ -1,10 +1,10 @@
 //! Brings the files of one commit into the cache: resumed where a download broke off, checked before they get their name.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use reqwest::StatusCode;
 use reqwest::header::CONTENT_RANGE;
+use reqwest::{StatusCode, Version};
 use sha2::{Digest, Sha256};
 
 use super::cache::free_bytes;
@@ -195,15 +195,10 @@ impl Download<'_> {
         if total == Some(here) && here > 0 {
             return Ok(0);
         }
-        let full = |free: Option<u64>| HubError::DiskFull {
-            folder: self.options.cache.clone(),
-            needed_bytes: total.map(|total| total.saturating_sub(here)),
-            free,
-        };
         if let (Some(total), Some(free)) = (total, free_bytes(&self.options.cache))
             && total - here > free
         {
-            return Err(full(Some(free)));
+            return Err(self.full(Some(total), here, Some(free)));
         }
         let url = self.remote.file_url(self.fetch.id, self.fetch.commit, &self.file.path)?;
         let mut response = self.remote.bytes(self.fetch.id, url.clone(), &self.file.path, here).await?;
@@ -214,26 +209,42 @@ impl Download<'_> {
                 let message = "it cannot go on from where the download broke off".to_owned();
                 return Err(HubError::Network { url: shown(&url), message });
             }
+            here = 0;
+            (self.watch)(Event::Begin { file: &self.file.path, total, already: 0 });
         }
-        let mut file = fs_err::OpenOptions::new().create(true).append(true).open(path)?;
+        let total = total.or_else(|| response.content_length().map(|rest| here + rest));
+        if total.is_none() && response.version() < Version::HTTP_11 {
+            // Its end would look like any broken connection.
+            let message = "it says no length".to_owned();
+            return Err(HubError::Reply { url: shown(&url), message });
+        }
         let written = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => full(None),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => self.full(total, here, None),
             _ => HubError::File(error),
         };
+        let mut file = fs_err::OpenOptions::new().create(true).append(true).open(path)?;
         let mut bytes = 0;
         while let Some(part) = response.chunk().await.map_err(|error| interrupted(&url, &error))? {
             file.write_all(&part).map_err(written)?;
             bytes += part.len() as u64;
             (self.watch)(Event::Bytes(part.len() as u64));
+            if total.is_some_and(|total| here + bytes > total) {
+                break; // What follows is not wanted, and may be endless.
+            }
         }
         // Whole on the disk before it gets its name: after a power cut a name must not stand for a hole.
         file.sync_all().map_err(written)?;
         match total {
-            Some(total) if length(path) < total => {
+            Some(total) if here + bytes < total => {
                 Err(HubError::Network { url: shown(&url), message: "the connection ended early".to_owned() })
             }
             _ => Ok(bytes),
         }
+    }
+
+    fn full(&self, total: Option<u64>, here: u64, free: Option<u64>) -> HubError {
+        let needed_bytes = total.map(|total| total.saturating_sub(here));
+        HubError::DiskFull { folder: self.options.cache.clone(), needed_bytes, free }
     }
 
     fn check(&self, path: &Path, total: Option<u64>, metadata: &Metadata) -> Result<(), HubError> {

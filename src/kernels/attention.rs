@@ -29,11 +29,8 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, shape: AttentionShape<'_>) 
         candle_core::bail!("attention over {:?} keys with the lengths {real:?}", k.dims());
     }
     if super::is_fast(q) {
-        let op = Attention {
-            heads: shape.heads,
-            real_keys: shape.real_keys.map(<[usize]>::to_vec),
-            causal: shape.causal,
-        };
+        let op =
+            Attention { heads: shape.heads, real_keys: shape.real_keys.map(<[usize]>::to_vec), causal: shape.causal };
         return q.contiguous()?.apply_op3_no_bwd(&k.contiguous()?, &v.contiguous()?, &op);
     }
     reference(q, k, v, shape)
@@ -84,7 +81,10 @@ impl CustomOp3 for Attention {
     ) -> Result<(CpuStorage, Shape)> {
         let (batch, queries, channels) = q_layout.shape().dims3()?;
         let (_, keys, _) = k_layout.shape().dims3()?;
-        if k_layout.dims() != [batch, keys, channels] || v_layout.dims() != k_layout.dims() || channels % self.heads != 0 {
+        if k_layout.dims() != [batch, keys, channels]
+            || v_layout.dims() != k_layout.dims()
+            || channels % self.heads != 0
+        {
             candle_core::bail!("attention of {:?} to {:?} and {:?}", q_layout.dims(), k_layout.dims(), v_layout.dims());
         }
         let (q, k, v) = (super::floats(q, q_layout)?, super::floats(k, k_layout)?, super::floats(v, v_layout)?);
@@ -118,7 +118,13 @@ impl CustomOp3 for Attention {
 
 impl Attention {
     /// One head of one row: (queries, size).
-    fn head(&self, q: Matrix<'_>, k: Matrix<'_>, v: Matrix<'_>, (queries, keys, size): (usize, usize, usize)) -> Vec<f32> {
+    fn head(
+        &self,
+        q: Matrix<'_>,
+        k: Matrix<'_>,
+        v: Matrix<'_>,
+        (queries, keys, size): (usize, usize, usize),
+    ) -> Vec<f32> {
         let mut scores = vec![0.0; queries * keys];
         let scale = (size as f32).powf(-0.5);
         super::product((queries, size, keys), q, k.transposed(), (&mut scores, keys), (false, scale), Threads::One);
@@ -128,7 +134,14 @@ impl Attention {
             scores[seen..].fill(0.0);
         }
         let mut out = vec![0.0; queries * size];
-        super::product((queries, keys, size), Matrix::rows(&scores, keys), v, (&mut out, size), (false, 1.0), Threads::One);
+        super::product(
+            (queries, keys, size),
+            Matrix::rows(&scores, keys),
+            v,
+            (&mut out, size),
+            (false, 1.0),
+            Threads::One,
+        );
         out
     }
 }
@@ -169,7 +182,8 @@ mod tests {
         let (q, k, v) = (random(&[1, 2, 8], 1), random(&[1, 6, 8], 2), random(&[1, 6, 8], 3));
         let padded = attention(&q, &k, &v, AttentionShape { heads: 2, real_keys: Some(&[4]), causal: None }).unwrap();
         let (short_k, short_v) = (k.narrow(1, 0, 4).unwrap(), v.narrow(1, 0, 4).unwrap());
-        let alone = attention(&q, &short_k, &short_v, AttentionShape { heads: 2, real_keys: None, causal: None }).unwrap();
+        let alone =
+            attention(&q, &short_k, &short_v, AttentionShape { heads: 2, real_keys: None, causal: None }).unwrap();
         assert_close(&padded, &alone, 0.0);
         assert!(attention(&q, &k, &v, AttentionShape { heads: 2, real_keys: Some(&[7]), causal: None }).is_err());
     }

@@ -110,7 +110,9 @@ mod tests {
 
     #[test]
     fn equals_the_reference_over_odd_sizes() {
-        for (batch, tokens, groups, size) in [(1, 1, 1, 1), (2, 5, 2, 3), (1, 511, 1, 32), (3, 513, 2, 8), (2, 1025, 1, 33)] {
+        for (batch, tokens, groups, size) in
+            [(1, 1, 1, 1), (2, 5, 2, 3), (1, 511, 1, 32), (3, 513, 2, 8), (2, 1025, 1, 33)]
+        {
             let qkv = random(&[batch, tokens, 3 * groups * size], 1);
             let fast = channel_attention(&qkv, groups).unwrap();
             assert_close(&fast, &reference(&qkv, groups).unwrap(), 2e-5);

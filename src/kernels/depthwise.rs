@@ -98,7 +98,8 @@ mod tests {
         for (batch, height, width, channels) in
             [(1, 1, 1, 1), (1, 1, 5, 3), (2, 5, 1, 8), (1, 2, 2, 33), (2, 7, 9, 31), (1, 16, 16, 64), (3, 3, 4, 65)]
         {
-            let (x, w, b) = (random(&[batch, height, width, channels], 1), random(&[9, channels], 2), random(&[channels], 3));
+            let (x, w, b) =
+                (random(&[batch, height, width, channels], 1), random(&[9, channels], 2), random(&[channels], 3));
             let fast = depthwise_residual(&x, &w, &b).unwrap();
             assert_close(&fast, &reference(&x, &w, &b).unwrap(), 1e-5);
         }

@@ -84,9 +84,9 @@ pub(super) fn exp(x: f32) -> f32 {
     // ln 2 in two parts, the first exact in few bits, so that x - n ln 2 keeps its digits.
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
-    let x = x.clamp(-87.336_54, 88.722_83);
     // Adding and taking away 1.5 * 2^23 rounds to a whole number.
     const ROUND: f32 = 12_582_912.0;
+    let x = x.clamp(-87.336_54, 88.722_83);
     let n = (x * LOG2_E + ROUND) - ROUND;
     let r = (x - n * LN2_HIGH) - n * LN2_LOW;
     let mut p = 1.987_569_1e-4;
@@ -95,7 +95,7 @@ pub(super) fn exp(x: f32) -> f32 {
     }
     let p = p * r * r + r + 1.0;
     #[expect(clippy::cast_possible_truncation, reason = "n is a whole number between -126 and 128")]
-    let power = f32::from_bits((((n as i32) + 127) << 23) as u32);
+    let power = f32::from_bits((((n as i32) + 127) << 23).cast_unsigned());
     p * power
 }
 
@@ -118,7 +118,9 @@ mod tests {
             assert!((exp(x) - expected).abs() <= 2e-7 * expected, "exp({x}) = {}", exp(x));
         }
         assert!(exp(-200.0) < 1e-37 && exp(f32::NEG_INFINITY) < 1e-37);
-        for (x, expected) in [(0.0, 0.0), (0.25, 0.276_326_4), (0.5, 0.520_499_9), (1.0, 0.842_700_8), (3.0, 0.999_977_9)] {
+        for (x, expected) in
+            [(0.0, 0.0), (0.25, 0.276_326_4), (0.5, 0.520_499_9), (1.0, 0.842_700_8), (3.0, 0.999_977_9)]
+        {
             assert!((erf(x) - expected).abs() < 3e-7, "erf({x}) = {}", erf(x));
             assert_eq!(erf(-x), -erf(x));
         }

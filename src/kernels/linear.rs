@@ -61,7 +61,13 @@ impl CustomOp2 for Linear {
         "linear"
     }
 
-    fn cpu_fwd(&self, x: &CpuStorage, x_layout: &Layout, w: &CpuStorage, w_layout: &Layout) -> Result<(CpuStorage, Shape)> {
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        x_layout: &Layout,
+        w: &CpuStorage,
+        w_layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
         let (out, inner) = w_layout.shape().dims2()?;
         let mut shape = x_layout.dims().to_vec();
         if shape.last() != Some(&inner) {
@@ -95,7 +101,9 @@ impl Linear {
         let mut start = match &self.residual {
             Some(residual) => {
                 let (storage, layout) = residual.storage_and_layout();
-                let candle_core::Storage::Cpu(storage) = &*storage else { candle_core::bail!("a residual on another device") };
+                let candle_core::Storage::Cpu(storage) = &*storage else {
+                    candle_core::bail!("a residual on another device")
+                };
                 let residual = super::floats(storage, layout)?;
                 if residual.len() != rows * out {
                     candle_core::bail!("a residual of {} numbers for an output of {rows} x {out}", residual.len());

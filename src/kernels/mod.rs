@@ -123,7 +123,9 @@ fn softmax(scores: &mut [f32]) {
         sum += *score;
     }
     let scale = 1.0 / sum;
-    scores.iter_mut().for_each(|score| *score *= scale);
+    for score in scores {
+        *score *= scale;
+    }
 }
 
 #[cfg(test)]

@@ -74,7 +74,8 @@ impl CustomOp1 for Patches {
             for (column, out) in out.chunks_exact_mut(patch).enumerate() {
                 let left = column * stride;
                 // Columns of the kernel that lie inside the image.
-                let (from, to) = (padding.saturating_sub(left).min(kernel), kernel.min((width + padding).saturating_sub(left)));
+                let (from, to) =
+                    (padding.saturating_sub(left).min(kernel), kernel.min((width + padding).saturating_sub(left)));
                 for dy in 0..kernel {
                     let Some(y) = (row * stride + dy).checked_sub(padding).filter(|&y| y < height) else { continue };
                     if from < to {

@@ -74,7 +74,8 @@ impl Checkpoint {
         match self {
             Self::Folder(folder) => Tokenizer::from_folder(folder),
             Self::Embedded => {
-                let bytes = POCKET.iter().find(|(name, _)| *name == "tokenizer.json").map_or(&[][..], |&(_, bytes)| bytes);
+                let bytes =
+                    POCKET.iter().find(|(name, _)| *name == "tokenizer.json").map_or(&[][..], |&(_, bytes)| bytes);
                 Tokenizer::from_bytes(bytes, &self.describe("tokenizer.json"))
             }
         }
@@ -88,7 +89,8 @@ impl Checkpoint {
         match self {
             Self::Folder(folder) => Weights::open(&safetensors_of(folder)?),
             Self::Embedded => {
-                let bytes = POCKET.iter().find(|(name, _)| *name == "model.safetensors").map_or(&[][..], |&(_, bytes)| bytes);
+                let bytes =
+                    POCKET.iter().find(|(name, _)| *name == "model.safetensors").map_or(&[][..], |&(_, bytes)| bytes);
                 Weights::from_static(bytes, &self.describe("model.safetensors"))
             }
         }

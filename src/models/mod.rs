@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use candle_core::Tensor;
 
-pub use manifest::Manifest;
 pub use checkpoint::Checkpoint;
+pub use manifest::Manifest;
 pub use registry::{GenerationSettings, LoadError, LoadOptions, LoadedModel, ModelCard, Precision, Profile, load};
 pub use weights::WeightsError;
 

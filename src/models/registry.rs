@@ -5,11 +5,11 @@ use std::sync::Arc;
 use candle_core::{DType, Device};
 use serde::{Deserialize, Serialize};
 
+use super::Locator;
 use super::checkpoint::{Checkpoint, FileError};
 use super::florence2;
 use super::manifest::{Manifest, Strategy};
 use super::weights::WeightsError;
-use super::Locator;
 use crate::geometry::Size;
 use crate::prompt::{AnswerForm, Template, Tokenizer, TokenizerError};
 use crate::screenshot::Normalizer;
@@ -61,7 +61,7 @@ pub struct ModelCard {
     pub parameters: u64,
 }
 
-/// Number format of the computation. LayerNorm, softmax, channel-attention logits and the final logits are in f32 always.
+/// Number format of the computation. Layer normalisation, softmax, channel-attention logits and the final logits are in f32 always.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -190,7 +190,9 @@ pub fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<LoadedMode
 fn own_manifest(checkpoint: &Checkpoint) -> Result<Manifest, LoadError> {
     let Some(bytes) = checkpoint.read("locator.toml")? else {
         let name = match checkpoint {
-            Checkpoint::Folder(folder) => folder.file_name().map_or("model".into(), |name| name.to_string_lossy()).into_owned(),
+            Checkpoint::Folder(folder) => {
+                folder.file_name().map_or("model".into(), |name| name.to_string_lossy()).into_owned()
+            }
             Checkpoint::Embedded => "pocket".to_owned(),
         };
         return Ok(Manifest::plain(name));

@@ -100,7 +100,8 @@ impl Weights {
         let mut weights = Self { files: Vec::new(), left: BTreeMap::new(), values: 0 };
         for path in files {
             let name = path.display().to_string();
-            let unreadable = |error: std::io::Error| WeightsError::Unreadable { file: name.clone(), message: error.to_string() };
+            let unreadable =
+                |error: std::io::Error| WeightsError::Unreadable { file: name.clone(), message: error.to_string() };
             let file = fs_err::File::open(path).map_err(unreadable)?;
             #[expect(unsafe_code, reason = "a memory map")]
             // SAFETY: the map is read only; that the file stays as it is while it is read is asked of the operator above.
@@ -128,7 +129,10 @@ impl Weights {
         for (tensor, info) in metadata.tensors() {
             let (from, to) = (start + info.data_offsets.0, start + info.data_offsets.1);
             if to > bytes.get().len() || from > to {
-                return Err(unreadable(format!("it is cut short: `{tensor}` ends at byte {to} of {}", bytes.get().len())));
+                return Err(unreadable(format!(
+                    "it is cut short: `{tensor}` ends at byte {to} of {}",
+                    bytes.get().len()
+                )));
             }
             let entry = Entry { file: self.files.len(), dtype: info.dtype, shape: info.shape.clone(), bytes: from..to };
             self.values += info.shape.iter().product::<usize>() as u64;

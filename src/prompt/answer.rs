@@ -64,9 +64,8 @@ impl AnswerForm {
     pub fn find(&self, ids: &[u32], locations: LocationTokens) -> Option<(Located, usize)> {
         let needed = self.form.map_or(2, Form::tokens);
         let bin = |id: u32| locations.bin(id);
-        let start = (0..ids.len()).find(|&i| {
-            ids.len() - i >= needed && ids[i..i + needed].iter().all(|&id| bin(id).is_some())
-        })?;
+        let start = (0..ids.len())
+            .find(|&i| ids.len() - i >= needed && ids[i..i + needed].iter().all(|&id| bin(id).is_some()))?;
         let bins: Vec<f64> = ids[start..].iter().map_while(|&id| bin(id)).take(4).map(f64::from).collect();
         let is_box = bins.len() == 4 && self.form != Some(Form::Point);
         Some((Self::located(if is_box { &bins } else { &bins[..2] }), start))
@@ -123,7 +122,10 @@ mod tests {
         let ids = [2, 0, 50269 + 100, 50269 + 200, 50269 + 300, 50269 + 600, 2];
         for form in [Some(Form::Box), None] {
             let (place, at) = AnswerForm { form, ..AnswerForm::default() }.find(&ids, TINYCLICK).unwrap();
-            assert_eq!((place.point, place.bounds, at), (Point::new(200.0, 400.0), Some(Rect::new(100.0, 200.0, 300.0, 600.0)), 2));
+            assert_eq!(
+                (place.point, place.bounds, at),
+                (Point::new(200.0, 400.0), Some(Rect::new(100.0, 200.0, 300.0, 600.0)), 2)
+            );
         }
         let (point, _) = point_form().find(&ids, TINYCLICK).unwrap();
         assert_eq!((point.point, point.bounds), (Point::new(100.0, 200.0), None));

@@ -73,7 +73,7 @@ impl Tokenizer {
         }
     }
 
-    /// The tokenizer of RoBERTa, BART and Florence-2: byte-level BPE between `<s>` and `</s>`.
+    /// The tokenizer of `RoBERTa`, BART and Florence-2: byte-level BPE between `<s>` and `</s>`.
     fn from_three_files(folder: &Path) -> Result<Self, TokenizerError> {
         let (vocab, merges) = (folder.join("vocab.json"), folder.join("merges.txt"));
         let name = vocab.display().to_string();
@@ -164,7 +164,7 @@ impl Tokenizer {
 }
 
 impl TokenizerError {
-    fn new(file: &str, message: impl ToString) -> Self {
+    fn new(file: &str, message: impl std::fmt::Display) -> Self {
         Self { file: file.to_owned(), message: message.to_string() }
     }
 }

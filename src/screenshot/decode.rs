@@ -83,8 +83,9 @@ fn span(first: u32, length: u32, side: u32) -> (u32, u32) {
 
 /// Decodes a PNG, JPEG, WebP, BMP or GIF.
 ///
-/// The header is checked against `limits` first. Decoding takes up to eight bytes per pixel for a moment (an animated WebP
-/// up to twelve), three when it is done. A decoder that panics is caught, which needs `panic = "unwind"`.
+/// The header is checked against `limits` first. Decoding takes up to eight bytes per pixel for a moment (an animated
+/// WebP ten; pictures a few pixels high more, since JPEG and WebP pad to blocks), three when it is done. A decoder that
+/// panics is caught, which needs `panic = "unwind"`.
 ///
 /// # Errors
 /// Those of [`sniff()`], and [`DecodeError::Corrupt`] when the content does not hold what the header says. A file that was

@@ -89,6 +89,6 @@ mod tests {
         assert_eq!(drain.phase(), Phase::Draining);
         drain.reached(Phase::Leaving).await;
         drain.reached(Phase::Draining).await;
-        let (_, ()) = tokio::join!(drain.reached(Phase::Stopping), async { drain.advance(Phase::Stopping) });
+        let ((), ()) = tokio::join!(drain.reached(Phase::Stopping), async { drain.advance(Phase::Stopping) });
     }
 }

@@ -25,11 +25,11 @@ pub(super) fn decode(text: &str) -> Result<Vec<u8>, ApiError> {
     }
     let payload = if scheme("data:") { of_data_url(text)? } else { text };
     decode_base64(payload)
-        .map_err(|error| ApiError::new(Code::InvalidBase64, format!("`image` is not base64: {}", told(error)), HINT))
+        .map_err(|error| ApiError::new(Code::InvalidBase64, format!("`image` is not base64: {}", told(&error)), HINT))
 }
 
-fn told(error: DecodeError) -> String {
-    match error {
+fn told(error: &DecodeError) -> String {
+    match *error {
         DecodeError::InvalidByte(at, byte) | DecodeError::InvalidLastSymbol(at, byte) => {
             format!("it has `{}` at position {at}", byte.escape_ascii())
         }

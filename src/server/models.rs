@@ -1,4 +1,4 @@
-//! `GET /v1/models`: what is served here, as OpenAI clients list it, with each model's card beside.
+//! `GET /v1/models`: what is served here, in the form that clients of that API expect, with each model's card.
 
 use axum::Json;
 use axum::extract::State as Shared;

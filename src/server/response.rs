@@ -27,8 +27,9 @@ pub struct Number(pub f64);
 impl Serialize for Number {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let rounded = (self.0 * 1e6).round() / 1e6;
-        // Up to 2^53 every whole number is exact in an f64 and fits an i64.
+        // Up to 2^53 every whole number is exact in an f64.
         if rounded.fract() == 0.0 && rounded.abs() < 9_007_199_254_740_992.0 {
+            #[expect(clippy::cast_possible_truncation, reason = "a whole number below 2^53")]
             serializer.serialize_i64(rounded as i64)
         } else {
             serializer.serialize_f64(rounded)

@@ -19,7 +19,7 @@ struct Telemetry {
 }
 
 static TELEMETRY: LazyLock<Telemetry> = LazyLock::new(|| {
-    let recorder = Histogram::ALL.iter().fold(PrometheusBuilder::new(), with_buckets).build_recorder();
+    let recorder = Histogram::ALL.iter().copied().fold(PrometheusBuilder::new(), with_buckets).build_recorder();
     for counter in Counter::ALL {
         recorder.describe_counter(counter.name().into(), None, counter.help().into());
     }
@@ -34,7 +34,7 @@ static TELEMETRY: LazyLock<Telemetry> = LazyLock::new(|| {
 
 static METADATA: Metadata<'static> = Metadata::new("tapline", Level::INFO, None);
 
-fn with_buckets(builder: PrometheusBuilder, histogram: &Histogram) -> PrometheusBuilder {
+fn with_buckets(builder: PrometheusBuilder, histogram: Histogram) -> PrometheusBuilder {
     builder
         .set_buckets_for_metric(Matcher::Full(histogram.name().to_owned()), histogram.buckets())
         // Only for an empty list of buckets, which none is.
@@ -90,8 +90,9 @@ pub fn register<'a>(models: impl IntoIterator<Item = &'a str>, routes: &[&str]) 
         1.0,
         &[("version", env!("CARGO_PKG_VERSION")), ("features", features), ("architecture", std::env::consts::ARCH)],
     );
-    for gauge in [Gauge::InFlight, Gauge::AdmittedBytes, Gauge::Draining] {
-        gauge.set(0.0, &[]);
+    // Gauges are not set but touched, here and below: another server or an engine may have set them already.
+    for touched in [Gauge::InFlight, Gauge::AdmittedBytes, Gauge::Draining] {
+        let _touched = gauge(touched, &[]);
     }
     for model in models {
         let model = ("model", model);
@@ -117,7 +118,6 @@ pub fn register<'a>(models: impl IntoIterator<Item = &'a str>, routes: &[&str]) 
         for counter in [Counter::QueuePushed, Counter::QueuePopped, Counter::BusySeconds] {
             counter.add(0, &[model]);
         }
-        // Not set but touched: an engine may have counted already.
         for touched in [Gauge::QueueDepth, Gauge::FeatureCacheBytes, Gauge::LastStep, Gauge::Ready] {
             let _touched = gauge(touched, &[model]);
         }

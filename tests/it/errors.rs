@@ -8,7 +8,7 @@ use tapline::engine::EngineOptions;
 use tapline::engine::pool::CpuPool;
 use tapline::engine::{Handle, simulated};
 use tapline::models::LoadError;
-use tapline::schedule::Admission;
+use tapline::schedule::{Admission, admission};
 use tapline::screenshot::Limits;
 use tapline::server::{App, Code, ServerOptions};
 
@@ -23,7 +23,7 @@ fn header_only(width: u32, height: u32) -> Vec<u8> {
     file
 }
 
-fn with(changes: Value) -> Request<Body> {
+fn with(changes: &Value) -> Request<Body> {
     let mut request = ask(1, "go");
     for (name, value) in changes.as_object().unwrap() {
         request[name] = value.clone();
@@ -42,15 +42,17 @@ fn text(kind: &str, body: &'static str) -> Request<Body> {
 }
 
 fn image(file: &[u8]) -> Request<Body> {
-    with(json!({ "image": base64(file) }))
+    with(&json!({ "image": base64(file) }))
 }
 
-fn requests() -> Vec<(&'static str, Request<Body>)> {
+type Requests = Vec<(&'static str, Request<Body>)>;
+
+/// Wrong in what they say.
+fn contents() -> Requests {
     let good = png(40, 30, 1);
     let (truncated, mut corrupt) = (good[..good.len() / 2].to_vec(), good.clone());
     let middle = corrupt.len() / 2;
     corrupt[middle..middle + 8].fill(0xaa);
-    let command = br#"{"command":"go"}"#.as_slice();
     vec![
         ("json: empty body", text("application/json", "")),
         ("json: not json", text("application/json", "{\"command\": go}")),
@@ -64,35 +66,35 @@ fn requests() -> Vec<(&'static str, Request<Body>)> {
                 .unwrap(),
         ),
         ("json: a field twice", text("application/json", "{\"command\":\"a\",\"command\":\"b\"}")),
-        ("field: misspelt", with(json!({ "comands": ["a"] }))),
-        ("field: another server's", with(json!({ "prompt": "a" }))),
-        ("field: unlike any", with(json!({ "temperature": 0 }))),
-        ("field: of a later version", with(json!({ "elements": [] }))),
-        ("field: wrong type", with(json!({ "alternatives": "three" }))),
-        ("field: wrong word", with(json!({ "space": "inches" }))),
-        ("field: wrong decoding", with(json!({ "decoding": "sampling" }))),
-        ("alternatives: too many", with(json!({ "alternatives": 17 }))),
-        ("min_confidence: too high", with(json!({ "min_confidence": 1.5 }))),
-        ("timeout_ms: zero", with(json!({ "timeout_ms": 0 }))),
-        ("timeout_ms: too long", with(json!({ "timeout_ms": 300_001 }))),
-        ("region: backwards", with(json!({ "region": { "x1": 9, "y1": 0, "x2": 3, "y2": 9 } }))),
-        ("region: outside", with(json!({ "region": { "x1": 40, "y1": 0, "x2": 50, "y2": 9 } }))),
-        ("region: a corner missing", with(json!({ "region": { "x1": 9, "y1": 0, "x2": 3 } }))),
-        ("model: unknown", with(json!({ "model": "gpt" }))),
+        ("field: misspelt", with(&json!({ "comands": ["a"] }))),
+        ("field: another server's", with(&json!({ "prompt": "a" }))),
+        ("field: unlike any", with(&json!({ "temperature": 0 }))),
+        ("field: of a later version", with(&json!({ "elements": [] }))),
+        ("field: wrong type", with(&json!({ "alternatives": "three" }))),
+        ("field: wrong word", with(&json!({ "space": "inches" }))),
+        ("field: wrong decoding", with(&json!({ "decoding": "sampling" }))),
+        ("alternatives: too many", with(&json!({ "alternatives": 17 }))),
+        ("min_confidence: too high", with(&json!({ "min_confidence": 1.5 }))),
+        ("timeout_ms: zero", with(&json!({ "timeout_ms": 0 }))),
+        ("timeout_ms: too long", with(&json!({ "timeout_ms": 300_001 }))),
+        ("region: backwards", with(&json!({ "region": { "x1": 9, "y1": 0, "x2": 3, "y2": 9 } }))),
+        ("region: outside", with(&json!({ "region": { "x1": 40, "y1": 0, "x2": 50, "y2": 9 } }))),
+        ("region: a corner missing", with(&json!({ "region": { "x1": 9, "y1": 0, "x2": 3 } }))),
+        ("model: unknown", with(&json!({ "model": "gpt" }))),
         ("command: none", without("command")),
-        ("command: empty", with(json!({ "command": " \t" }))),
-        ("command: 10 kB", with(json!({ "command": "x".repeat(10_000) }))),
-        ("command: a little too long", with(json!({ "command": "x".repeat(100) }))),
-        ("command: both", with(json!({ "commands": ["a"] }))),
+        ("command: empty", with(&json!({ "command": " \t" }))),
+        ("command: 10 kB", with(&json!({ "command": "x".repeat(10_000) }))),
+        ("command: a little too long", with(&json!({ "command": "x".repeat(100) }))),
+        ("command: both", with(&json!({ "commands": ["a"] }))),
         ("commands: none", locate(&json!({ "image": base64(&good), "commands": [] }))),
         ("commands: one empty", locate(&json!({ "image": base64(&good), "commands": ["a", ""] }))),
         ("commands: too many", locate(&json!({ "image": base64(&good), "commands": vec!["a"; 33] }))),
         ("image: none", without("image")),
-        ("image: two", with(json!({ "screenshot": "00000000000000000000000000000000" }))),
-        ("image: not base64", with(json!({ "image": "screen.png" }))),
-        ("image: an address", with(json!({ "image": "http://localhost/screen.png" }))),
-        ("image: a data url without base64", with(json!({ "image": "data:image/png,abc" }))),
-        ("image: no bytes", with(json!({ "image": "" }))),
+        ("image: two", with(&json!({ "screenshot": "00000000000000000000000000000000" }))),
+        ("image: not base64", with(&json!({ "image": "screen.png" }))),
+        ("image: an address", with(&json!({ "image": "http://localhost/screen.png" }))),
+        ("image: a data url without base64", with(&json!({ "image": "data:image/png,abc" }))),
+        ("image: no bytes", with(&json!({ "image": "" }))),
         ("image: no pixels", image(&header_only(0, 10))),
         ("image: 30000 x 30000", image(&header_only(30_000, 30_000))),
         ("image: truncated", image(&truncated)),
@@ -101,6 +103,14 @@ fn requests() -> Vec<(&'static str, Request<Body>)> {
         ("image: text", image(b"<svg xmlns=''/>")),
         ("screenshot: no id", locate(&json!({ "screenshot": "latest", "command": "go" }))),
         ("screenshot: unknown", locate(&json!({ "screenshot": "0".repeat(32), "command": "go" }))),
+    ]
+}
+
+/// Wrong in how they say it.
+fn forms() -> Requests {
+    let good = png(40, 30, 1);
+    let command = br#"{"command":"go"}"#.as_slice();
+    vec![
         ("raw: empty", raw("?command=go", Body::empty())),
         ("raw: no command", raw("", good.clone())),
         ("raw: unknown parameter", raw("?command=go&spaces=pixels", good.clone())),
@@ -170,7 +180,7 @@ async fn every_fault_of_a_caller_is_told_with_a_hint() {
     let server = setup.start().await;
     let good = server.locate(&ask(1, "go")).await.results();
     let mut table = String::new();
-    for (name, request) in requests() {
+    for (name, request) in contents().into_iter().chain(forms()) {
         let answer = server.send(request).await;
         table.push_str(&line(name, &answer));
         assert_eq!(server.locate(&ask(1, "go")).await.results(), good, "after {name}");
@@ -205,7 +215,8 @@ async fn an_engine_that_loads_or_has_failed_says_so() {
         Err(LoadError::MissingFile { file: "model.safetensors".to_owned() })
     });
     let engine = engine.unwrap();
-    let app = App::new(vec![engine.clone()], pool, Admission::new(Default::default()), ServerOptions::default());
+    let app =
+        App::new(vec![engine.clone()], pool, Admission::new(admission::Limits::default()), ServerOptions::default());
     let server = Server::of(app);
 
     let loading = server.locate(&ask(1, "go")).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use tapline::engine::pool::CpuPool;
 use tapline::engine::{EngineOptions, Handle, simulated};
-use tapline::schedule::Admission;
+use tapline::schedule::{Admission, admission};
 use tapline::server::{App, ServerOptions};
 
 use crate::support::{Gate, PATIENCE, Server, Setup, ask};
@@ -19,7 +19,8 @@ async fn ready_only_once_every_model_is() {
         simulated::model("slow", simulated::no_hook())
     });
     let engine = engine.unwrap();
-    let app = App::new(vec![engine.clone()], pool, Admission::new(Default::default()), ServerOptions::default());
+    let app =
+        App::new(vec![engine.clone()], pool, Admission::new(admission::Limits::default()), ServerOptions::default());
     let server = Server::of(app);
     for path in ["/health", "/health/ready"] {
         let answer = server.get(path).await;

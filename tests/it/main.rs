@@ -1,8 +1,9 @@
 //! One binary for all tests that look at Tapline from outside.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod batching;
-mod connection;
 mod cli;
+mod connection;
 mod errors;
 mod health;
 mod hub;
@@ -10,5 +11,7 @@ mod locate;
 mod metrics;
 mod overload;
 mod parity;
+mod reference;
+mod screenshot;
 mod shutdown;
 mod support;

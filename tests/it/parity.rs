@@ -76,7 +76,13 @@ impl Fixture {
     }
 
     /// Decodes some of the cases together.
-    fn answer(&self, cases: &[&Case], settings: &GenerationSettings, grammar: Option<&Grammar>, plan: Plan) -> Vec<Answer> {
+    fn answer(
+        &self,
+        cases: &[&Case],
+        settings: &GenerationSettings,
+        grammar: Option<&Grammar>,
+        plan: Plan,
+    ) -> Vec<Answer> {
         let features = self.features();
         let rows: Vec<PromptRow<'_>> =
             cases.iter().map(|case| PromptRow { features: &features[case.image], ids: &case.input_ids }).collect();
@@ -104,7 +110,8 @@ fn every_stage_is_within_the_tolerance() {
             let answer = &case.greedy_ids[..case.greedy_ids.len() - 1];
             let traced = fixture.model.locator.trace(&fixture.pixels[case.image], &case.input_ids, answer).unwrap();
             for (tensor, ours) in traced {
-                let stored = tensor.replace("image0", &format!("image{}", case.image)).replace("case0", &format!("case{n}"));
+                let stored =
+                    tensor.replace("image0", &format!("image{}", case.image)).replace("case0", &format!("case{n}"));
                 let Some(theirs) = fixture.tensors.get(&stored) else { continue };
                 let off = difference(&ours, theirs);
                 assert!(off <= fixture.expected.tolerance, "{name}: {stored} is off by {off}");
@@ -161,7 +168,7 @@ fn padding_leaves_the_encoder_states_alone() {
     for name in FIXTURES {
         let fixture = Fixture::open(name);
         // The reference's own batch of two was padded on the right; each of our rows alone must equal its row there.
-        let batch = fixture.tensors.get("batch.encoder").unwrap();
+        let batch = &fixture.tensors["batch.encoder"];
         for (n, case) in fixture.expected.cases.iter().take(2).enumerate() {
             let traced = fixture.model.locator.trace(&fixture.pixels[case.image], &case.input_ids, &[2]).unwrap();
             let ours = &traced.iter().find(|(name, _)| name == "case0.encoder").unwrap().1;

@@ -11,7 +11,7 @@ use tapline::server::{Phase, ServerOptions};
 use crate::support::{Gate, Listening, Server, Setup, ask, exchange, head, read_response, until, until_inside};
 
 /// Longer than any test: what ends does so for another reason.
-const FOREVER: Duration = Duration::from_secs(3600);
+const FOREVER: Duration = Duration::from_hours(1);
 
 fn patient() -> ServerOptions {
     ServerOptions { drain_timeout: FOREVER, head_timeout: FOREVER, ..ServerOptions::default() }

@@ -22,20 +22,20 @@ use tokio::sync::oneshot;
 use tower::ServiceExt as _;
 
 /// Longer than anything here takes; a test that waits for it has failed.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a test changes about a server.
-pub struct Setup {
+pub(crate) struct Setup {
     /// The models, the default one first.
-    pub models: Vec<(&'static str, Hook)>,
-    pub policy: Policy,
-    pub limits: Limits,
-    pub options: ServerOptions,
+    pub(crate) models: Vec<(&'static str, Hook)>,
+    pub(crate) policy: Policy,
+    pub(crate) limits: Limits,
+    pub(crate) options: ServerOptions,
 }
 
 impl Setup {
     /// One model of this name with this hook.
-    pub fn new(name: &'static str, hook: Hook) -> Self {
+    pub(crate) fn new(name: &'static str, hook: Hook) -> Self {
         Self {
             models: vec![(name, hook)],
             policy: Policy::default(),
@@ -45,7 +45,7 @@ impl Setup {
     }
 
     /// The server, its models ready.
-    pub async fn start(self) -> Server {
+    pub(crate) async fn start(self) -> Server {
         let pool = CpuPool::new(2, 64).unwrap();
         let engines: Vec<_> = self
             .models
@@ -65,54 +65,54 @@ impl Setup {
 
 /// A server without a socket.
 #[derive(Clone)]
-pub struct Server {
-    pub app: App,
+pub(crate) struct Server {
+    pub(crate) app: App,
     router: Router,
 }
 
 /// A response that has arrived.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Server {
     /// A server with one model that does as it is told.
-    pub async fn plain(name: &'static str) -> Self {
+    pub(crate) async fn plain(name: &'static str) -> Self {
         Setup::new(name, simulated::no_hook()).start().await
     }
 
     /// The router of an app that a test has built itself.
-    pub fn of(app: App) -> Self {
+    pub(crate) fn of(app: App) -> Self {
         Self { router: server::router(app.clone()), app }
     }
 
-    pub async fn send(&self, request: Request<Body>) -> Answer {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes().to_vec();
         Answer { status: parts.status, headers: parts.headers, body }
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send(Request::get(path).body(Body::empty()).unwrap()).await
     }
 
     /// `POST /locate` with a JSON body.
-    pub async fn locate(&self, body: &Value) -> Answer {
+    pub(crate) async fn locate(&self, body: &Value) -> Answer {
         self.send(locate(body)).await
     }
 
     /// As [`Self::locate`], while the test goes on.
-    pub fn locate_meanwhile(&self, body: Value) -> tokio::task::JoinHandle<Answer> {
+    pub(crate) fn locate_meanwhile(&self, body: Value) -> tokio::task::JoinHandle<Answer> {
         let server = self.clone();
         tokio::spawn(async move { server.locate(&body).await })
     }
 
     /// Serves on a socket.
-    pub async fn listen(&self) -> Listening {
+    pub(crate) async fn listen(&self) -> Listening {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (shutdown, signal) = oneshot::channel::<()>();
@@ -124,15 +124,15 @@ impl Server {
 }
 
 /// A server on a socket.
-pub struct Listening {
-    pub address: SocketAddr,
+pub(crate) struct Listening {
+    pub(crate) address: SocketAddr,
     shutdown: Option<oneshot::Sender<()>>,
-    pub serving: tokio::task::JoinHandle<std::io::Result<()>>,
+    pub(crate) serving: tokio::task::JoinHandle<std::io::Result<()>>,
 }
 
 impl Listening {
     /// A connection on which the test reads and writes bytes itself, blocking its own thread.
-    pub fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -140,44 +140,44 @@ impl Listening {
     }
 
     /// Asks the server to end.
-    pub fn shut_down(&mut self) {
+    pub(crate) fn shut_down(&mut self) {
         self.shutdown.take().unwrap().send(()).unwrap();
     }
 
     /// Waits until the server has ended.
-    pub async fn ended(self) {
+    pub(crate) async fn ended(self) {
         tokio::time::timeout(PATIENCE, self.serving).await.expect("the server did not end").unwrap().unwrap();
     }
 }
 
 impl Answer {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {}", self.text()))
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
     /// The header's value, or nothing.
-    pub fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
     /// The code of an error.
-    pub fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
     }
 
     /// The results of an answer that must be a good one.
-    pub fn results(&self) -> Value {
+    pub(crate) fn results(&self) -> Value {
         assert_eq!(self.status, StatusCode::OK, "{}", self.text());
         self.json()["results"].clone()
     }
 }
 
 /// A request to `/locate` as JSON.
-pub fn locate(body: &Value) -> Request<Body> {
+pub(crate) fn locate(body: &Value) -> Request<Body> {
     Request::post("/locate")
         .header(header::CONTENT_TYPE, "application/json")
         .body(Body::from(serde_json::to_vec(body).unwrap()))
@@ -185,12 +185,12 @@ pub fn locate(body: &Value) -> Request<Body> {
 }
 
 /// A request to `/locate` with the image as its body.
-pub fn raw(query: &str, image: impl Into<Body>) -> Request<Body> {
+pub(crate) fn raw(query: &str, image: impl Into<Body>) -> Request<Body> {
     Request::post(format!("/locate{query}")).header(header::CONTENT_TYPE, "image/png").body(image.into()).unwrap()
 }
 
 /// A request to `/locate` of these parts: name, content type, content.
-pub fn multipart(parts: &[(&str, &str, &[u8])]) -> Request<Body> {
+pub(crate) fn multipart(parts: &[(&str, &str, &[u8])]) -> Request<Body> {
     let mut body = Vec::new();
     for (name, kind, content) in parts {
         let head = format!("--border\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"{name}\"\r\n");
@@ -207,35 +207,35 @@ pub fn multipart(parts: &[(&str, &str, &[u8])]) -> Request<Body> {
 }
 
 /// A screenshot that differs from that of any other seed.
-pub fn screenshot(width: u32, height: u32, seed: u32) -> image::RgbImage {
+pub(crate) fn screenshot(width: u32, height: u32, seed: u32) -> image::RgbImage {
     image::RgbImage::from_fn(width, height, |x, y| {
-        let value = (x * 7 + y * 13).wrapping_mul(seed.wrapping_mul(2_654_435_761) | 1);
-        image::Rgb([value as u8, (value >> 8) as u8, (value >> 16) as u8])
+        let [red, green, blue, _] = (x * 7 + y * 13).wrapping_mul(seed.wrapping_mul(2_654_435_761) | 1).to_le_bytes();
+        image::Rgb([red, green, blue])
     })
 }
 
 /// The same as a file.
-pub fn encoded(picture: &image::RgbImage, format: image::ImageFormat) -> Vec<u8> {
+pub(crate) fn encoded(picture: &image::RgbImage, format: image::ImageFormat) -> Vec<u8> {
     let mut file = Cursor::new(Vec::new());
     picture.write_to(&mut file, format).unwrap();
     file.into_inner()
 }
 
-pub fn png(width: u32, height: u32, seed: u32) -> Vec<u8> {
+pub(crate) fn png(width: u32, height: u32, seed: u32) -> Vec<u8> {
     encoded(&screenshot(width, height, seed), image::ImageFormat::Png)
 }
 
-pub fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 /// A JSON request for one command on a screenshot of this seed.
-pub fn ask(seed: u32, command: &str) -> Value {
+pub(crate) fn ask(seed: u32, command: &str) -> Value {
     json!({ "image": base64(&png(40, 30, seed)), "command": command })
 }
 
 /// Holds the engine at its next step until the test opens the gate.
-pub struct Gate {
+pub(crate) struct Gate {
     events: tokio::sync::mpsc::Receiver<Event>,
     /// Nothing is ever sent: while it is there the engine waits.
     _closed: mpsc::Sender<()>,
@@ -243,7 +243,7 @@ pub struct Gate {
 
 impl Gate {
     /// A gate, and the hook that stops at it.
-    pub fn new() -> (Self, Hook) {
+    pub(crate) fn new() -> (Self, Hook) {
         let (announce, events) = tokio::sync::mpsc::channel(64);
         let (closed, wait) = mpsc::channel::<()>();
         let wait = Mutex::new(wait);
@@ -256,35 +256,35 @@ impl Gate {
     }
 
     /// The step at which the engine stands now.
-    pub async fn event(&mut self) -> Event {
+    pub(crate) async fn event(&mut self) -> Event {
         tokio::time::timeout(PATIENCE, self.events.recv()).await.expect("the engine does nothing").unwrap()
     }
 
     /// Lets the engine go on from here; the steps it has taken meanwhile can still be read.
-    pub fn open(self) -> Steps {
+    pub(crate) fn open(self) -> Steps {
         Steps { events: self.events }
     }
 }
 
 /// The steps of an engine whose gate stands open.
-pub struct Steps {
+pub(crate) struct Steps {
     events: tokio::sync::mpsc::Receiver<Event>,
 }
 
 impl Steps {
     /// All steps so far.
-    pub fn all(mut self) -> Vec<Event> {
+    pub(crate) fn all(mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.events.try_recv().ok()).collect()
     }
 }
 
 /// Waits until as many requests are inside.
-pub async fn until_inside(server: &Server, requests: usize) {
+pub(crate) async fn until_inside(server: &Server, requests: usize) {
     until(&format!("{requests} are inside"), || server.app.admission().in_flight() == requests).await;
 }
 
 /// Waits until as many requests for a model have ended like this.
-pub async fn until_counted(model: &str, outcome: &str, times: usize) {
+pub(crate) async fn until_counted(model: &str, outcome: &str, times: usize) {
     let wanted = |line: &str| {
         line.starts_with("tapline_requests_total{")
             && line.contains(&format!("model=\"{model}\""))
@@ -295,7 +295,7 @@ pub async fn until_counted(model: &str, outcome: &str, times: usize) {
 }
 
 /// A hook that writes down all prompts, and fails the step where `poison` says so.
-pub fn recording(poison: impl Fn(&Event) -> bool + Send + Sync + 'static) -> (Hook, Arc<Mutex<Vec<Event>>>) {
+pub(crate) fn recording(poison: impl Fn(&Event) -> bool + Send + Sync + 'static) -> (Hook, Arc<Mutex<Vec<Event>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let hook: Hook = Arc::new({
         let seen = Arc::clone(&seen);
@@ -308,7 +308,7 @@ pub fn recording(poison: impl Fn(&Event) -> bool + Send + Sync + 'static) -> (Ho
 }
 
 /// Waits, without sleeping longer than needed, until something that another thread does has become true.
-pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let waiting = async {
         while !condition() {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -318,7 +318,7 @@ pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// Writes bytes and reads until the server closes.
-pub fn exchange(mut stream: TcpStream, request: &[u8]) -> String {
+pub(crate) fn exchange(mut stream: TcpStream, request: &[u8]) -> String {
     // A server may answer and close before it has read everything.
     let _closed = stream.write_all(request);
     let mut response = Vec::new();
@@ -327,7 +327,7 @@ pub fn exchange(mut stream: TcpStream, request: &[u8]) -> String {
 }
 
 /// Reads one response with a `content-length` from a connection that stays open.
-pub fn read_response(stream: &mut TcpStream) -> String {
+pub(crate) fn read_response(stream: &mut TcpStream) -> String {
     let mut response = Vec::new();
     let mut byte = [0];
     let mut length = None;
@@ -346,6 +346,6 @@ pub fn read_response(stream: &mut TcpStream) -> String {
 }
 
 /// The head of a request to `/locate` on a socket.
-pub fn head(headers: &str) -> String {
+pub(crate) fn head(headers: &str) -> String {
     format!("POST /locate HTTP/1.1\r\nhost: test\r\n{headers}\r\n")
 }

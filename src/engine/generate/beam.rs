@@ -40,8 +40,7 @@ pub fn search(session: &mut dyn Session, rows: usize, rules: &Rules<'_>, width: 
         None => std::iter::once(settings.start).chain(settings.forced_first).collect(),
     };
     let first = session.decode(&opening.repeat(rows))?;
-    let mut searches: Vec<Search> =
-        (0..rows).map(|row| Search::new(&first, row, &opening, rules, width)).collect();
+    let mut searches: Vec<Search> = (0..rows).map(|row| Search::new(&first, row, &opening, rules, width)).collect();
     let mut open: Vec<usize> = (0..rows).collect();
     // Row and position of a beam's logits: at first all beams of a prompt look at its one row.
     let (mut logits, mut position, mut spread) = (first, opening.len() - 1, 1);
@@ -88,9 +87,8 @@ impl Search {
             beam.candidate.ids.push(id);
         }
         // Copies of one beam would all choose alike: only the first may be continued at first.
-        let beams = (0..width)
-            .map(|rank| Beam { score: if rank == 0 { beam.score } else { -1e9 }, ..beam.clone() })
-            .collect();
+        let beams =
+            (0..width).map(|rank| Beam { score: if rank == 0 { beam.score } else { -1e9 }, ..beam.clone() }).collect();
         Self { beams, finished: Vec::new(), parents: Vec::new() }
     }
 

@@ -16,7 +16,12 @@ pub fn decode(
     let opening = guess.map_or_else(|| vec![settings.start], |grammar| grammar.opening(settings));
     let logits = session.decode(&opening.repeat(rows))?;
     let mut answers = vec![
-        Answer { ids: vec![settings.start], log_probabilities: Vec::new(), changed: false, alternatives: Vec::new() };
+        Answer {
+            ids: vec![settings.start],
+            log_probabilities: Vec::new(),
+            changed: false,
+            alternatives: Vec::new()
+        };
         rows
     ];
     // The opening as each row would have chosen it: agreed is how many ids of it all rows agree with.
@@ -26,8 +31,8 @@ pub fn decode(
         agreed = agreed.min(1 + own.count());
     }
     for (row, answer) in answers.iter_mut().enumerate() {
-        for i in 1..agreed {
-            take(answer, &logits, row, i - 1, opening[i], rules);
+        for (position, &id) in opening[1..agreed].iter().enumerate() {
+            take(answer, &logits, row, position, id, rules);
         }
     }
     if agreed < opening.len() {

@@ -186,7 +186,7 @@ impl Bart {
     /// Feeds each row the same number of ids (`ids` is row by row); logits (rows, ids of a row, vocabulary) in f32.
     pub fn decode(&self, state: &mut DecoderState, ids: &[u32]) -> Result<Tensor> {
         let rows = state.real_keys.len() * state.width;
-        if rows == 0 || ids.is_empty() || ids.len() % rows != 0 {
+        if rows == 0 || ids.is_empty() || !ids.len().is_multiple_of(rows) {
             candle_core::bail!("{} ids for {rows} rows", ids.len());
         }
         let ids = Tensor::new(ids, &self.device)?.reshape((rows, ids.len() / rows))?;

@@ -111,8 +111,12 @@ struct RawTemporal {
 }
 
 /// What a network of this kind may also say, and what this program can do of it.
-const TEXT_SWITCHES: [(&str, bool); 4] =
-    [("scale_embedding", false), ("normalize_before", false), ("add_final_layer_norm", false), ("add_bias_logits", false)];
+const TEXT_SWITCHES: [(&str, bool); 4] = [
+    ("scale_embedding", false),
+    ("normalize_before", false),
+    ("add_final_layer_norm", false),
+    ("add_bias_logits", false),
+];
 
 impl Config {
     /// Reads `config.json`.
@@ -140,8 +144,11 @@ impl Config {
         }
         let vision = vision.check()?;
         for (side, heads) in [("encoder", text.encoder_attention_heads), ("decoder", text.decoder_attention_heads)] {
-            if heads == 0 || text.d_model % heads != 0 {
-                return Err(format!("text_config.{side}_attention_heads is {heads}, which does not divide {}", text.d_model));
+            if heads == 0 || !text.d_model.is_multiple_of(heads) {
+                return Err(format!(
+                    "text_config.{side}_attention_heads is {heads}, which does not divide {}",
+                    text.d_model
+                ));
             }
         }
         let image_token = config.get("image_token_id").and_then(Value::as_u64).and_then(|id| usize::try_from(id).ok());
@@ -172,12 +179,18 @@ impl RawVision {
             _ => Ok(()),
         };
         only("image_pos_embed.type", self.image_pos_embed.as_ref().map(|p| p.r#type.as_str()), "learned_abs_2d")?;
-        only("visual_temporal_embedding.type", self.visual_temporal_embedding.as_ref().map(|t| t.r#type.as_str()), "COSINE")?;
+        only(
+            "visual_temporal_embedding.type",
+            self.visual_temporal_embedding.as_ref().map(|t| t.r#type.as_str()),
+            "COSINE",
+        )?;
         only("activation_function", self.activation_function.as_deref(), "gelu")?;
         if let Some(source) = &self.image_feature_source
             && source != &["spatial_avg_pool", "temporal_avg_pool"]
         {
-            return Err(format!("vision_config.image_feature_source is {source:?}; only [\"spatial_avg_pool\", \"temporal_avg_pool\"] is supported"));
+            return Err(format!(
+                "vision_config.image_feature_source is {source:?}; only [\"spatial_avg_pool\", \"temporal_avg_pool\"] is supported"
+            ));
         }
         if self.qkv_bias == Some(false) {
             return Err("vision_config.qkv_bias is false; only true is supported".to_owned());
@@ -186,7 +199,8 @@ impl RawVision {
         if ratio.fract() != 0.0 || !(1.0..=64.0).contains(&ratio) {
             return Err(format!("vision_config.mlp_ratio is {ratio}; only whole numbers are supported"));
         }
-        let required = |field: &str, value: Option<usize>| value.ok_or_else(|| format!("vision_config.{field} is missing"));
+        let required =
+            |field: &str, value: Option<usize>| value.ok_or_else(|| format!("vision_config.{field} is missing"));
         let remote_positions = self.image_pos_embed.map(|positions| positions.max_pos_embeddings);
         let remote_temporal = self.visual_temporal_embedding.map(|temporal| temporal.max_temporal_embeddings);
         let stages: Vec<StageConfig> = (0..stages)

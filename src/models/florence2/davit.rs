@@ -167,7 +167,8 @@ impl SpatialBlock {
         // Padding comes after the norm, so its keys and values are the biases, and it is attended to like any token.
         let padded = self.norm.forward(&x)?.pad_with_zeros(1, 0, fill(rows))?.pad_with_zeros(2, 0, fill(columns))?;
         let qkv = self.qkv.forward(&padded)?; // (batch, padded rows, padded columns, 3 channels)
-        let attended = kernels::window_attention(&qkv, self.window, self.heads)?.narrow(1, 0, rows)?.narrow(2, 0, columns)?;
+        let attended =
+            kernels::window_attention(&qkv, self.window, self.heads)?.narrow(1, 0, rows)?.narrow(2, 0, columns)?;
         self.rest.forward(&self.proj.forward_add(&attended, &x)?)
     }
 }
@@ -243,8 +244,10 @@ impl Projector {
         // With an odd number of channels the columns get the one left over.
         let (for_rows, for_columns) = (channels / 2, channels - channels / 2);
         let rows = at.tensor_f32("image_position_embed.row_embeddings.weight", &[config.grid_positions, for_rows])?;
-        let columns = at.tensor_f32("image_position_embed.column_embeddings.weight", &[config.grid_positions, for_columns])?;
-        let temporal = at.tensor_f32("visual_temporal_embed.pos_idx_to_embed", &[config.temporal_positions, channels])?;
+        let columns =
+            at.tensor_f32("image_position_embed.column_embeddings.weight", &[config.grid_positions, for_columns])?;
+        let temporal =
+            at.tensor_f32("visual_temporal_embed.pos_idx_to_embed", &[config.temporal_positions, channels])?;
         let norm = at.pp("image_proj_norm").layer_norm(d_model)?;
         let position = position(&rows, &columns, &temporal, grid)
             .and_then(|position| position.to_dtype(dtype))

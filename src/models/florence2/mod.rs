@@ -54,7 +54,9 @@ pub(super) fn load(
     let mut weights = checkpoint.weights()?;
     let parameters = weights.values();
     let Some(layout) = Layout::of(|name| weights.has(name)) else {
-        return Err(WeightsError::Missing { tensor: Layout::Remote.name("model.vision_tower.convs.0.conv.weight") }.into());
+        return Err(
+            WeightsError::Missing { tensor: Layout::Remote.name("model.vision_tower.convs.0.conv.weight") }.into()
+        );
     };
     let mut source = Source::new(&mut weights, layout, options.precision.dtype(), &options.device);
     let davit = davit::Davit::new(&config.vision, config.text.d_model, side, &mut source)?;
@@ -106,7 +108,10 @@ impl Preprocessor {
         }
         let grid = config.vision.grid(width as usize);
         if grid == 0 || grid > config.vision.grid_positions {
-            return Err(format!("an input of {width} pixels makes a grid of {grid}, but there are {} positions", config.vision.grid_positions));
+            return Err(format!(
+                "an input of {width} pixels makes a grid of {grid}, but there are {} positions",
+                config.vision.grid_positions
+            ));
         }
         Ok(width as usize)
     }
@@ -141,4 +146,3 @@ fn generation(checkpoint: &Checkpoint, config: &Value, manifest: &Manifest) -> R
         pad: id("pad_token_id").unwrap_or(1),
     })
 }
-
