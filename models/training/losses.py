@@ -1,0 +1,112 @@
+"""What the training asks of the network, beyond the answer itself.
+
+Learning to point from boxes alone stays at chance for tens of thousands of screens: the cross-attention has nothing
+to find while cells and words do not resemble each other, and cells get no error worth learning from while nothing
+looks at them. So every cell is told what it shows (in terms of the text model's own word vectors) and where its
+element lies (in terms of the location tokens), and the decoder's cross-attention is told where to look. Only the
+heads here are thrown away afterwards.
+"""
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import batches
+import vocabulary as V
+
+GROUPS = (V.NAMES, V.ROLES, V.COLOURS)
+FIRST_CONTENT = V.WORD_ID[V.ROLES[0]]  # words before it are fillers
+GROUP_IDS = [torch.tensor([V.WORD_ID[w] for w in group]) for group in GROUPS]
+
+
+class Heads(nn.Module):
+    """The throw-away part: projections from cells to word vectors and to location vectors."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.what = nn.ModuleList(nn.Linear(dim, dim) for _ in GROUPS)
+        self.nothing = nn.Parameter(torch.zeros(len(GROUPS), dim))
+        self.bias = nn.Parameter(torch.zeros(len(GROUPS)))
+        self.where = nn.Linear(dim, 4 * dim)
+
+    def names(self, cells, words, group):
+        """Logits over nothing and the words of a group, for cells [.., dim]."""
+        table = torch.cat([self.nothing[group:group + 1], words[GROUP_IDS[group]]])
+        logits = self.what[group](cells) @ table.T
+        return logits + F.pad(self.bias[group:group + 1], (0, len(table) - 1))
+
+
+def soft_targets(answer, sigma):
+    """Gaussians over the bins, so that a near miss costs little."""
+    distance = torch.arange(V.BINS) - answer.unsqueeze(-1)
+    weight = torch.exp(-0.5 * (distance / sigma) ** 2)
+    return weight / weight.sum(-1, keepdim=True)
+
+
+def place_loss(states, head, words, answer, sigma):
+    """Cross-entropy of four projected states [n, 4 * dim] against location tokens."""
+    logits = head(states).view(len(states), 4, -1) @ words[V.LOCATION:].T
+    return -(soft_targets(answer, sigma) * logits.log_softmax(-1)).sum(-1).mean()
+
+
+def look_losses(heads, features, cells, words, sigma, most=12):
+    """Dense losses on image features: (what, where)."""
+    seen, what = features[:, 1:], 0.0
+    for group in range(3):
+        label = cells[:, group]
+        logits = heads.names(seen, words, group)
+        weight = torch.where(label > 0, 1.0, 0.2)  # most cells show nothing
+        each = F.cross_entropy(logits.transpose(1, 2), label, ignore_index=batches.IGNORE, reduction="none")
+        part = (each * weight).sum() / weight[label != batches.IGNORE].sum()
+        what = what + (2 * part if group == 0 else part)  # names are the slowest to come
+    image, cell = torch.nonzero(cells[:, 3] >= 0, as_tuple=True)
+    some = torch.randperm(len(image))[:most * len(cells)]
+    image, cell = image[some], cell[some]
+    where = place_loss(seen[image, cell], heads.where, words, cells[image, 3:, cell], sigma)
+    return what, where
+
+
+def answer_losses(model, features, batch, sigma, jitter=5):
+    """(answer, attention) losses of the commands of a batch."""
+    text, answer, absent = batch["text"], batch["answer"], batch["absent"]
+    shown = answer + torch.randint(-jitter, jitter + 1, answer.shape) * ~absent[:, None]
+    begin = torch.tensor([V.START, V.BOS]).expand(len(text), 2)
+    ids = torch.cat([begin, V.LOCATION + shown.clamp(0, V.BINS - 1)], 1)
+    logits, shares = model.answer(model.read(features, text), ids)
+
+    log = logits.log_softmax(-1)
+    # The abstain bin stands out from its neighbours a little, since it must be met exactly.
+    stands_out = 1 + 0.3 * (absent[:, None, None] & (torch.arange(V.BINS) == V.ABSTAIN))
+    soft = soft_targets(answer, sigma) * stands_out
+    located = -(soft / soft.sum(-1, keepdim=True) * log[:, 1:5, V.LOCATION:]).sum(-1).mean()
+    framed = -(log[:, 0, V.BOS] + log[:, 5, V.EOS]).mean()
+
+    # Where to look: first at the words that matter, then at the target's cells, or at </s> if there is no target.
+    cells, length = batch["target"].shape[1], shares[0].shape[-1]
+    words, look = torch.zeros(2, len(text), length, dtype=torch.bool)
+    words[:, 1 + cells:] = (text >= FIRST_CONTENT) & (text < V.LOCATION)
+    look[:, 1:1 + cells] = batch["target"]
+    look[:, 1 + cells:] = (text == V.EOS) & absent[:, None]
+    attention = 0.0
+    for weights, wanted, part in ((shares[0], words, 0.3), (shares[-2], look, 0.5), (shares[-1], look, 1.0)):
+        share = (weights.mean(1)[:, 1:5] * wanted[:, None]).sum(-1)
+        attention = attention - part * (share + 1e-4).log().mean()
+    return located + 0.1 * framed, attention
+
+
+@torch.no_grad()
+def decode(model, features, text):
+    """Greedy bins [commands, 4], restricted to location tokens."""
+    memory = model.read(features, text)
+    ids = torch.tensor([V.START, V.BOS]).expand(len(text), 2)
+    for _ in range(4):
+        logits, _ = model.answer(memory, ids)
+        ids = torch.cat([ids, V.LOCATION + logits[:, -1:, V.LOCATION:].argmax(-1)], 1)
+    return ids[:, 2:] - V.LOCATION
+
+
+def hits(found, answer, absent):
+    """Was the middle of the found box inside the true one, or the abstain answer given to an absent target?"""
+    abstained = (found == V.ABSTAIN).all(-1)
+    x, y = (found[:, 0] + found[:, 2]) / 2, (found[:, 1] + found[:, 3]) / 2
+    inside = (x >= answer[:, 0]) & (x <= answer[:, 2]) & (y >= answer[:, 1]) & (y <= answer[:, 3])
+    return torch.where(absent, abstained, inside & ~abstained)
