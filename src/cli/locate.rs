@@ -16,7 +16,7 @@ use crate::geometry::{Pixels, Rect};
 use crate::hub::Source;
 use crate::schedule::{Admission, admission};
 use crate::screenshot::{self, Limits};
-use crate::server::response::{LocateResponse, LocateResult, Number, SpaceName, TimingsBody};
+use crate::server::response::{LocateResponse, LocateResult, Number, Probability, SpaceName, TimingsBody};
 
 /// Flags of `tapline locate`.
 #[derive(Debug, Clone, clap::Args)]
@@ -231,10 +231,11 @@ fn line(result: &LocateResult, time: Duration) -> String {
     let point = result.point.map_or_else(|| "-".to_owned(), |point| join(&[point.x, point.y]));
     let bounds = result.bounds.map_or_else(|| "-".to_owned(), |b| join(&[b.x1, b.y1, b.x2, b.y2]));
     let found = if result.found { "found" } else { "not found" };
-    let confidence = result.confidence.map_or_else(|| "-".to_owned(), |Number(confidence)| format!("{confidence:.3}"));
+    let confidence =
+        result.confidence.map_or_else(|| "-".to_owned(), |Probability(confidence)| format!("{confidence:.2e}"));
     let command = result.command.split_whitespace().collect::<Vec<_>>().join(" ");
     let milliseconds = time.as_secs_f64() * 1e3;
-    format!("{command:<40}  {found:<9}  {point:<13}  {bounds:<23}  {confidence:<5}  {milliseconds:.0} ms\n")
+    format!("{command:<40}  {found:<9}  {point:<13}  {bounds:<23}  {confidence:<8}  {milliseconds:.0} ms\n")
 }
 
 /// A coordinate with no more decimals than it has.

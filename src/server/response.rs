@@ -37,6 +37,17 @@ impl Serialize for Number {
     }
 }
 
+/// A probability to six significant digits: a product of several location tokens' may be small and still tell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Probability(pub f64);
+
+impl Serialize for Probability {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let rounded = format!("{:.5e}", self.0).parse().unwrap_or(self.0);
+        serializer.serialize_f64(rounded)
+    }
+}
+
 /// The answer to one request.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LocateResponse {
@@ -78,7 +89,7 @@ pub struct LocateResult {
     /// Who says so.
     pub box_source: BoxSource,
     /// Product of the probabilities of the location tokens.
-    pub confidence: Option<Number>,
+    pub confidence: Option<Probability>,
     /// Further candidates, likeliest first.
     pub alternatives: Vec<AlternativeBody>,
     /// The model's answer as text.
@@ -98,7 +109,7 @@ pub struct AlternativeBody {
     #[serde(rename = "box")]
     pub bounds: Option<BoxBody>,
     /// As [`LocateResult::confidence`].
-    pub confidence: Number,
+    pub confidence: Probability,
 }
 
 /// A place in the response's space.
@@ -168,7 +179,7 @@ impl LocateResult {
             point: grounding.point.map(|point| PointBody::new(point, space, size)),
             bounds: grounding.bounds.map(|bounds| BoxBody::new(bounds, space, size)),
             box_source: grounding.box_source,
-            confidence: grounding.confidence.map(Number),
+            confidence: grounding.confidence.map(Probability),
             alternatives: grounding.alternatives.iter().map(|other| AlternativeBody::new(other, space, size)).collect(),
             raw: grounding.raw.clone(),
             tokens: grounding.tokens.clone(),
@@ -182,7 +193,7 @@ impl AlternativeBody {
         Self {
             point: PointBody::new(alternative.point, space, size),
             bounds: alternative.bounds.map(|bounds| BoxBody::new(bounds, space, size)),
-            confidence: Number(alternative.confidence),
+            confidence: Probability(alternative.confidence),
         }
     }
 }

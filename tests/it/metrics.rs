@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use axum::http::StatusCode;
 use tapline::schedule::Policy;
 use tapline::schedule::admission::Limits;
-use tapline::telemetry::{Counter, Gauge, Histogram};
+use tapline::telemetry::{self, Counter, Gauge, Histogram};
 
-use crate::support::{Gate, Server, Setup, ask, png, raw, until_inside};
+use crate::support::{Gate, Server, Setup, ask, png, raw, until, until_inside};
 
 /// Series by name and labels, with the labels in the order in which they were written.
 struct Scrape {
@@ -100,6 +100,9 @@ async fn requests_are_counted_once_by_how_they_ended() {
     assert_eq!(server.send(raw("?command=go&space=inches", png(4, 4, 1))).await.code(), "invalid_request");
     assert_eq!(server.send(raw("?command=go&model=gpt", png(4, 4, 1))).await.code(), "unknown_model");
     server.app.drain().advance(tapline::server::Phase::Leaving);
+    // An engine counts a batch after it has answered it.
+    let counted = "tapline_batch_commands_sum{model=\"metrics-ends\"} 4\n";
+    until("the last batch is counted", || telemetry::render(|| ()).contains(counted)).await;
 
     let scrape = Scrape::of(&server).await;
     let ended = |outcome| scrape.get("tapline_requests_total", &[model, ("route", "/locate"), ("outcome", outcome)]);

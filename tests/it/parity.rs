@@ -143,16 +143,21 @@ fn a_batch_answers_as_each_request_alone() {
         let fixture = Fixture::open(name);
         let mut cases: Vec<&Case> = fixture.expected.cases.iter().collect();
         for plan in [GREEDY, BEAM] {
-            let alone: std::collections::HashMap<&[u32], Answer> = cases
+            let alone: std::collections::HashMap<(usize, &[u32]), Answer> = cases
                 .iter()
-                .map(|case| (&case.input_ids[..], fixture.answer(&[case], fixture.settings(), None, plan).remove(0)))
+                .map(|case| {
+                    (
+                        (case.image, &case.input_ids[..]),
+                        fixture.answer(&[case], fixture.settings(), None, plan).remove(0),
+                    )
+                })
                 .collect();
             for turn in 0..cases.len() {
                 cases.rotate_left(turn);
                 for (answer, case) in fixture.answer(&cases, fixture.settings(), None, plan).iter().zip(&cases) {
                     let expected = if plan == BEAM { &case.beam3_ids } else { &case.greedy_ids };
                     assert_eq!(&answer.ids, expected, "{name}");
-                    let single = &alone[&case.input_ids[..]];
+                    let single = &alone[&(case.image, &case.input_ids[..])];
                     for (together, alone) in answer.log_probabilities.iter().zip(&single.log_probabilities) {
                         assert!((together - alone).abs() < 1e-4, "{name}: {together} in a batch, {alone} alone");
                     }
