@@ -246,7 +246,6 @@ fn saturate(server: &mut Server, shots: &[Shot], alone: &[Value], time: Duration
     let (stop, draining) = (AtomicBool::new(false), AtomicBool::new(false));
     let (right, refused, wrong) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let address = server.address.clone();
-    let started = Instant::now();
     let mut load = Load::default();
     std::thread::scope(|scope| -> Outcome<()> {
         let probe = scope.spawn(|| -> Outcome<Vec<f64>> {
@@ -299,8 +298,11 @@ fn saturate(server: &mut Server, shots: &[Shot], alone: &[Value], time: Duration
                 })
             })
             .collect();
-        std::thread::sleep(time);
-        load.rate = right.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64();
+        // At first all clients wait for their first answer: that ramp is no part of a steady rate.
+        std::thread::sleep(time / 6);
+        let (before, started) = (right.load(Ordering::Relaxed), Instant::now());
+        std::thread::sleep(time - time / 6);
+        load.rate = (right.load(Ordering::Relaxed) - before) as f64 / started.elapsed().as_secs_f64();
         stop.store(true, Ordering::Relaxed);
         load.probes = probe.join().map_err(|_| "the probe panicked")??;
         draining.store(true, Ordering::Release);

@@ -40,6 +40,7 @@ impl CpuPool {
         let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(if threads == 0 { lent() } else { threads })
             .thread_name(|index| format!("prepare-{index}"))
+            .start_handler(|_| step_back())
             .build()
             .map_err(|error| PoolError(error.to_string()))?;
         Ok(Self { threads: Arc::new(threads), waiting: Arc::new(AtomicUsize::new(0)), limit })
@@ -78,6 +79,17 @@ impl CpuPool {
             }
         });
         Ok(result.await.ok())
+    }
+}
+
+/// Lowers the priority of the calling thread. A product on all cores waits for its slowest part: one core lent to a decoder
+/// for a moment holds up the others too. With the model running, requests are prepared in the gaps, and there is a queue
+/// of prepared ones; without, the priority changes nothing.
+fn step_back() {
+    const NICENESS: i32 = 10;
+    // On Linux this is the calling thread's priority alone.
+    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+        tracing::debug!(%error, "the CPU pool keeps its priority");
     }
 }
 

@@ -328,24 +328,22 @@ impl<'a> Engine<'a> {
         let queues: Vec<Duration> =
             tickets.iter().map(|ticket| started.saturating_duration_since(ticket.queued)).collect();
         let count = tickets.len();
+        // Before the replies, so that whoever has one finds its batch in a scrape.
+        if count > 0 {
+            Histogram::BatchTickets.observe(count as f64, labels);
+            Histogram::BatchCommands.observe(commands as f64, labels);
+            Gauge::FeatureCacheBytes.set(self.shared.cache.bytes() as f64, labels);
+        }
         for ((ticket, outcome), queue) in tickets.into_iter().zip(outcomes).zip(queues) {
             let outcome = match outcome {
                 Ok((answers, vision, text)) => Ok(Done { answers, queue, vision, text }),
-                Err(error) => {
-                    tracing::error!(%error, "a request failed");
-                    Err(Refusal::Engine(error))
-                }
+                // Whoever asked logs it, with the request it belongs to.
+                Err(error) => Err(Refusal::Engine(error)),
             };
             // The permit is given back before the caller is told, so that a caller who asks again finds its place free.
             let Ticket { reply, permit, .. } = ticket;
             drop(permit);
             let _gone = reply.send(outcome);
-        }
-        #[expect(clippy::cast_precision_loss, reason = "batch sizes are far below 2^52")]
-        if count > 0 {
-            Histogram::BatchTickets.observe(count as f64, labels);
-            Histogram::BatchCommands.observe(commands as f64, labels);
-            Gauge::FeatureCacheBytes.set(self.shared.cache.bytes() as f64, labels);
         }
         Counter::BusySeconds.add(u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX), labels);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
