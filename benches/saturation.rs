@@ -301,7 +301,7 @@ fn saturate(server: &mut Server, shots: &[Shot], alone: &[Value], time: Duration
         // At first all clients wait for their first answer: that ramp is no part of a steady rate.
         std::thread::sleep(time / 6);
         let (before, started) = (right.load(Ordering::Relaxed), Instant::now());
-        std::thread::sleep(time - time / 6);
+        std::thread::sleep(time.saturating_sub(time / 6));
         load.rate = (right.load(Ordering::Relaxed) - before) as f64 / started.elapsed().as_secs_f64();
         stop.store(true, Ordering::Relaxed);
         load.probes = probe.join().map_err(|_| "the probe panicked")??;
