@@ -27,6 +27,8 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 const BATCH: usize = 16;
 /// Screenshots in the mix, each different.
 const SCREENSHOTS: usize = 64;
+/// A balancer asks every few seconds; this is far more often, and still costs the server next to nothing.
+const PROBE_INTERVAL: Duration = Duration::from_millis(25);
 const COMMANDS: [&str; 4] = ["tap the red circle", "open settings", "the save button", "click on search"];
 
 struct Shot {
@@ -256,7 +258,7 @@ fn saturate(server: &mut Server, shots: &[Shot], alone: &[Value], time: Duration
                     return Err("not alive".into());
                 }
                 probes.push(asked.elapsed().as_secs_f64() * 1e3);
-                std::thread::sleep(Duration::from_millis(10));
+                std::thread::sleep(PROBE_INTERVAL);
             }
             Ok(probes)
         });

@@ -86,7 +86,7 @@ impl CpuPool {
 /// for a moment holds up the others too. With the model running, requests are prepared in the gaps, and there is a queue
 /// of prepared ones; without, the priority changes nothing.
 fn step_back() {
-    const NICENESS: i32 = 10;
+    const NICENESS: i32 = 19;
     // On Linux this is the calling thread's priority alone.
     if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
         tracing::debug!(%error, "the CPU pool keeps its priority");
