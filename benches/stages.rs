@@ -11,14 +11,8 @@ use tapline::screenshot::{self, Limits};
 fn stages(criterion: &mut Criterion) {
     let model = load(&Checkpoint::Embedded, &LoadOptions::default()).expect("the embedded model");
     let profile = &model.profile;
-    let file =
-        std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/models/pocket/samples/shapes.png")).unwrap_or_else(|_| {
-            let mut samples =
-                std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/models/pocket/samples")).expect("samples");
-            let first =
-                samples.find_map(|entry| entry.ok().filter(|e| e.path().extension().is_some_and(|x| x == "png")));
-            std::fs::read(first.expect("a sample").path()).expect("a sample")
-        });
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/models/pocket/samples/shape-light-400x400.png");
+    let file = std::fs::read(sample).expect("a sample screen");
 
     let mut group = criterion.benchmark_group("pocket");
     group.bench_function("decode", |bencher| bencher.iter(|| screenshot::decode(black_box(&file), &Limits::default())));
