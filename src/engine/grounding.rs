@@ -2,7 +2,7 @@
 
 use super::generate::{Answer, Candidate, Grammar};
 use super::{Alternative, BoxSource, Grounding};
-use crate::geometry::{Region, Size};
+use crate::geometry::{Pixels, Point, Region, Size};
 use crate::models::Profile;
 use crate::prompt::Located;
 
@@ -71,13 +71,10 @@ impl Profile {
 }
 
 /// The pixel under a point, never the one after the last.
-fn within(
-    point: crate::geometry::Point<crate::geometry::Pixels>,
-    region: Region,
-) -> crate::geometry::Point<crate::geometry::Pixels> {
+fn within(point: Point<Pixels>, region: Region) -> Point<Pixels> {
     let Size { width, height } = region.size;
     let clamp = |value: f64, first: u32, count: u32| {
         value.trunc().clamp(f64::from(first), f64::from(first) + f64::from(count.saturating_sub(1)))
     };
-    crate::geometry::Point::new(clamp(point.x, region.x, width), clamp(point.y, region.y, height))
+    Point::new(clamp(point.x, region.x, width), clamp(point.y, region.y, height))
 }

@@ -32,7 +32,7 @@ const FIRST_LOCATION: u32 = 64;
 const VOCABULARY: usize = FIRST_LOCATION as usize + 1000;
 const END: u32 = 2;
 
-/// A simulated model that calls `hook` before each step. Prompts are words; any word is known to it by a hash of its own.
+/// A simulated model that calls `hook` before each step. Prompts are letters and digits.
 ///
 /// # Errors
 /// Never in practice: its tokenizer is built from constants.

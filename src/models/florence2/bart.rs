@@ -4,7 +4,7 @@
 use candle_core::{DType, Device, IndexOp, Tensor};
 
 use super::config::TextConfig;
-use super::tensors::{LayerNorm, Linear, Path, Source};
+use super::tensors::{LayerNorm, Linear, Path, Source, failed};
 use crate::kernels::{self, After, AttentionShape};
 use crate::models::Result;
 use crate::models::weights::WeightsError;
@@ -376,8 +376,4 @@ fn some_if_not_zero(bias: &Tensor, vocabulary: usize) -> Result<Option<Tensor>> 
     let bias = bias.flatten_all()?.narrow(0, 0, vocabulary)?;
     let sum = bias.abs()?.sum_all()?.to_scalar::<f32>()?;
     Ok((sum != 0.0).then_some(bias.contiguous()?))
-}
-
-fn failed(tensor: &str, error: &candle_core::Error) -> WeightsError {
-    WeightsError::Device { tensor: tensor.to_owned(), message: error.to_string() }
 }

@@ -4,7 +4,7 @@
 use candle_core::{DType, Device, Tensor};
 
 use super::config::{StageConfig, VisionConfig};
-use super::tensors::{LayerNorm, Linear, Path, Source};
+use super::tensors::{LayerNorm, Linear, Path, Source, failed};
 use crate::kernels::{self, patches::Window};
 use crate::models::Result;
 use crate::models::weights::WeightsError;
@@ -271,10 +271,6 @@ fn position(rows: &Tensor, columns: &Tensor, temporal: &Tensor, grid: usize) -> 
     let columns = columns.repeat((grid, 1, 1))?;
     let rows = rows.repeat((1, grid, 1))?;
     Tensor::cat(&[columns, rows], 2)?.flatten(0, 1)?.broadcast_add(&temporal.get(0)?)?.unsqueeze(0)
-}
-
-fn failed(tensor: &str, error: &candle_core::Error) -> WeightsError {
-    WeightsError::Device { tensor: tensor.to_owned(), message: error.to_string() }
 }
 
 /// A batch of prepared screenshots, each (3, side, side), as one tensor (batch, 3, side, side).

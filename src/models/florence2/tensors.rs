@@ -127,3 +127,8 @@ impl LayerNorm {
         kernels::layer_norm(x, &self.weight, &self.bias, LAYER_NORM_EPSILON)
     }
 }
+
+/// A tensor was there and could not be brought into the shape that is computed with.
+pub fn failed(tensor: &str, error: &candle_core::Error) -> WeightsError {
+    WeightsError::Device { tensor: tensor.to_owned(), message: error.to_string() }
+}
