@@ -1,26 +1,26 @@
-"""Measure a checkpoint folder on held-out screens, with transformers' own Florence-2 class.
+"""Measure a checkpoint folder on ScreenSpot-shaped folders, with transformers' own Florence-2 class.
 
-    python evaluate.py ../pocket --trained pocket.pt --screens 300
+    python evaluate.py ../pocket procedural=build/held-out/procedural kits=build/held-out/kits --out figures.json
 
-The weights are the folder's (half precision, computed in float32), the tokenizer is the folder's, the screens are
-those of the domain stored in --trained, at seeds that neither the training nor its progress figures touch.
+The weights are the folder's (half precision, computed in float32), and so is the tokenizer. Right means that the middle
+of the answered box lies in the true box, edges included, or that it abstained where the target is absent; abstaining on
+a target that is there is wrong. Intervals are Wilson 95 %.
 """
 import argparse
 import json
 import math
 from pathlib import Path
 
+import numpy as np
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from transformers import Florence2Config, Florence2ForConditionalGeneration
 
 import batches
-import losses
-import screens
+import screenspot
 import vocabulary as V
-
-FIRST_SEED = 100_000
 
 
 def native_name(name):
@@ -102,59 +102,95 @@ def wilson(hits, count, z=1.96):
     return (middle - half) / grown, (middle + half) / grown
 
 
+def iou(a, b):
+    """Of two boxes x1, y1, x2, y2."""
+    wide, tall = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+    shared = max(0, wide) * max(0, tall)
+    area = lambda box: max(0, box[2] - box[0]) * max(0, box[3] - box[1])
+    return shared / max(1e-9, area(a) + area(b) - shared)
+
+
+def judge(item, bins, size):
+    """An item's verdict: right, abstained, and the overlap of a hit."""
+    scale = (size[0] / V.BINS, size[1] / V.BINS) * 2
+    found = [v * s for v, s in zip(bins, scale)]
+    abstained = all(v == V.ABSTAIN for v in bins)
+    verdict = {"kind": item["kind"], "kit": item["kit"], "type": item["data_type"], "abstained": abstained, "overlap": None,
+               "found": [round(v, 1) for v in found]}
+    if item["bbox"] is None:
+        return verdict | {"right": abstained}
+    x, y, width, height = item["bbox"]
+    middle = (found[0] + found[2]) / 2, (found[1] + found[3]) / 2
+    right = not abstained and x <= middle[0] <= x + width and y <= middle[1] <= y + height
+    return verdict | {"right": right, "overlap": iou(found, (x, y, x + width, y + height)) if right else None}
+
+
+def run(model, tokenizer, items, side):
+    """Verdicts for items in their order, and the share whose free greedy choice was the same."""
+    verdicts, same, by_picture = [None] * len(items), [], {}
+    for n, item in enumerate(items):
+        by_picture.setdefault(item["path"], []).append(n)
+    for path, members in by_picture.items():
+        image = Image.open(path)
+        picture = torch.from_numpy(np.array(batches.squash(image, side)))[None]
+        with torch.no_grad():
+            seen = features(model, picture)
+        found, free = answer(model, seen, [tokenizer.encode(items[n]["instruction"]).ids for n in members])
+        same += free.tolist()
+        for n, bins in zip(members, found.tolist()):
+            verdicts[n] = judge(items[n], bins, image.size)
+    return verdicts, sum(same) / len(same)
+
+
+def share(verdicts):
+    right = sum(v["right"] for v in verdicts)
+    low, high = wilson(right, len(verdicts))
+    return {"commands": len(verdicts), "right": right, "share": round(right / len(verdicts), 4),
+            "wilson95": [round(low, 4), round(high, 4)]}
+
+
+def figures(verdicts):
+    """Figures of one source."""
+    present = [v for v in verdicts if v["kind"] != "absent"]
+    groups = {"present": present, "absent": [v for v in verdicts if v["kind"] == "absent"]}
+    for field in ("kind", "kit", "type"):
+        for value in sorted({v[field] for v in present}):
+            groups[f"{field}: {value}"] = [v for v in present if v[field] == value]
+    hits = [v["overlap"] for v in present if v["right"]]
+    return {"groups": {name: share(members) for name, members in groups.items() if members},
+            "false_abstentions": round(sum(v["abstained"] for v in present) / len(present), 4),
+            "hits_with_iou_of_half": round(sum(o >= 0.5 for o in hits) / max(1, len(hits)), 4),
+            "mean_iou_of_hits": round(sum(hits) / max(1, len(hits)), 4)}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--trained", type=Path, required=True)
-    parser.add_argument("--screens", type=int, default=300)
-    parser.add_argument("--per-screen", type=int, default=5)
+    parser.add_argument("sets", nargs="+", help="NAME=FOLDER with a screenspot.json")
     parser.add_argument("--out", type=Path, help="a JSON file for the figures")
+    parser.add_argument("--verdicts", type=Path, help="a JSON file for every item's verdict")
+    parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
-    torch.set_num_threads(1)
-    saved = torch.load(args.trained, weights_only=False)
-    domain, layout = saved["domain"], saved["layout"]
+    torch.set_num_threads(args.threads)
     model, tokenizer = load(args.folder), Tokenizer.from_file(str(args.folder / "tokenizer.json"))
+    side = json.loads((args.folder / "preprocessor_config.json").read_text())["size"]["height"]
 
-    kinds, hits, free, spurious, overlap = [], [], [], [], []
-    for first in range(0, args.screens, 10):
-        batch = batches.make(FIRST_SEED + first, 10, args.per_screen, domain, layout.image, layout.grid)
-        with torch.no_grad():
-            seen = features(model, batch["pictures"])
-        asked = [c for i in range(10) for c, *_ in batches.commands(
-            FIRST_SEED + first + i, screens.screen(FIRST_SEED + first + i, domain)[1], args.per_screen, domain)]
-        lines = [tokenizer.encode(command).ids for command in asked]
-        assert lines == [V.encode(command) for command in asked], "tokenizer.json and vocabulary.py differ"
-        found, said = answer(model, seen, lines)
-        kinds += batch["kinds"]
-        hits += losses.hits(found, batch["answer"], batch["absent"]).tolist()
-        spurious += (found == V.ABSTAIN).all(-1).tolist()
-        overlap += iou(found, batch["answer"]).tolist()
-        free += said.tolist()
-
-    figures = {"screens": args.screens, "commands": len(hits), "first_seed": FIRST_SEED, "kinds": {}}
-    groups = {"all": set(kinds), "present": set(kinds) - {"absent"}, **{k: {k} for k in sorted(set(kinds))}}
-    for name, members in groups.items():
-        of = [i for i, kind in enumerate(kinds) if kind in members]
-        right = sum(hits[i] for i in of)
-        low, high = wilson(right, len(of))
-        figures["kinds"][name] = {"commands": len(of), "right": right, "share": round(right / len(of), 4),
-                                  "wilson95": [round(low, 4), round(high, 4)]}
-        print(f"{name:16} {right:5} of {len(of):5}  {100 * right / len(of):5.1f} %  [{100 * low:.1f}, {100 * high:.1f}]")
-    present = [i for i, kind in enumerate(kinds) if kind != "absent"]
-    figures["abstained_though_present"] = round(sum(spurious[i] for i in present) / len(present), 4)
-    figures["free_greedy_agrees"] = round(sum(free) / len(free), 4)
-    good = [overlap[i] for i in present if hits[i]]
-    figures["mean_iou_of_hits"] = round(sum(good) / max(1, len(good)), 4)
-    print({k: v for k, v in figures.items() if k != "kinds"})
+    out, every = {}, {}
+    for name, _, folder in (part.partition("=") for part in args.sets):
+        items = screenspot.read(folder)
+        verdicts, same = run(model, tokenizer, items, side)
+        out[name] = figures(verdicts) | {"free_greedy_agrees": round(same, 4)}
+        every[name] = [{"img_filename": i["img_filename"], "instruction": i["instruction"], "bbox": i["bbox"]} | v
+                       for i, v in zip(items, verdicts)]
+        print(f"== {name}: {len(items)} commands on {len({i['path'] for i in items})} screens")
+        for group, part in out[name]["groups"].items():
+            low, high = part["wilson95"]
+            print(f"{group:24} {part['right']:5} of {part['commands']:5}  {100 * part['share']:5.1f} %  [{100 * low:.1f}, {100 * high:.1f}]")
+        print({key: value for key, value in out[name].items() if key != "groups"}, flush=True)
     if args.out:
-        args.out.write_text(json.dumps(figures, indent=1) + "\n")
-
-
-def iou(a, b):
-    a, b = a.float(), b.float()
-    side = (torch.minimum(a[:, 2:], b[:, 2:]) - torch.maximum(a[:, :2], b[:, :2])).clamp(min=0)
-    area = lambda x: (x[:, 2:] - x[:, :2]).clamp(min=0).prod(-1)
-    return side.prod(-1) / (area(a) + area(b) - side.prod(-1)).clamp(min=1)
+        args.out.write_text(json.dumps(out, indent=1) + "\n")
+    if args.verdicts:
+        args.verdicts.write_text(json.dumps(every) + "\n")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ strategy = "greedy"
 
 
 def tensors(state):
-    """Half precision; the trained names are the checkpoint's. The output layer is tied, so it is not stored."""
+    """Half precision; the trained names are the checkpoint's. A tied output layer is not stored."""
     out = {name: value.half().contiguous() for name, value in state.items()}
     out["language_model.final_logits_bias"] = torch.zeros(1, V.VOCAB, dtype=torch.half)
     assert all(value.isfinite().all() for value in out.values())
@@ -40,13 +40,13 @@ def config(layout):
     heads = [dim // HEAD for dim in layout.dims]
     vision = dict(
         model_type="davit", dim_embed=list(layout.dims), depths=list(layout.depths), patch_size=list(layout.patch),
-        patch_stride=list(layout.stride), patch_padding=list(layout.padding), patch_prenorm=[False, True, True, True],
+        patch_stride=list(layout.stride), patch_padding=list(layout.padding), patch_prenorm=[i > 0 for i in range(len(layout.dims))],
         num_heads=heads, num_groups=heads, window_size=layout.window, drop_path_rate=0.0, enable_checkpoint=False,
         projection_dim=layout.d_model, image_feature_source=["spatial_avg_pool", "temporal_avg_pool"],
         image_pos_embed={"type": "learned_abs_2d", "max_pos_embeddings": layout.grid_positions},
         visual_temporal_embedding={"type": "COSINE", "max_temporal_embeddings": layout.temporal_positions})
     text = dict(
-        model_type="florence2_language", vocab_size=V.VOCAB, d_model=layout.d_model,
+        model_type="florence2_language", vocab_size=layout.vocabulary, d_model=layout.d_model,
         encoder_layers=layout.encoder_layers, decoder_layers=layout.decoder_layers,
         num_hidden_layers=layout.encoder_layers, encoder_attention_heads=layout.heads,
         decoder_attention_heads=layout.heads, encoder_ffn_dim=layout.ffn, decoder_ffn_dim=layout.ffn,
@@ -54,7 +54,7 @@ def config(layout):
         normalize_before=False, add_final_layer_norm=False, add_bias_logits=False, dropout=0.0, attention_dropout=0.0,
         activation_dropout=0.0, classif_dropout=0.0, classifier_dropout=0.0, encoder_layerdrop=0.0,
         decoder_layerdrop=0.0, init_std=0.02, is_encoder_decoder=True, use_cache=True, max_length=20, do_sample=False,
-        length_penalty=1.0, tie_word_embeddings=True, **generation())
+        length_penalty=1.0, tie_word_embeddings=layout.tied, **generation())
     return dict(
         architectures=["Florence2ForConditionalGeneration"], model_type="florence2", is_encoder_decoder=True,
         bos_token_id=V.BOS, eos_token_id=V.EOS, pad_token_id=V.PAD, ignore_index=-100, projection_dim=layout.d_model,
@@ -76,15 +76,16 @@ def preprocessor(layout):
 
 
 def tokenizer():
-    """A word is a token; case is dropped and punctuation stands alone (and is unknown)."""
+    """A word is a token; case and punctuation are dropped."""
     locations = {f"<loc_{i}>": V.LOCATION + i for i in range(V.BINS)}
     special = {token: i for i, token in enumerate(V.SPECIALS)} | locations
     added = [dict(id=i, content=token, single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
              for token, i in special.items()]
     words = {token: i for i, token in enumerate(V.SPECIALS)} | V.WORD_ID | locations
     return dict(
-        version="1.0", truncation=None, padding=None, added_tokens=added, normalizer={"type": "Lowercase"},
-        pre_tokenizer={"type": "Whitespace"}, decoder=None,
+        version="1.0", truncation=None, padding=None, added_tokens=added, normalizer={"type": "Sequence", "normalizers": [
+            {"type": "Lowercase"}, {"type": "Replace", "pattern": {"Regex": "[^a-z0-9]+"}, "content": " "}]},
+        pre_tokenizer={"type": "WhitespaceSplit"}, decoder=None,
         post_processor={"type": "RobertaProcessing", "sep": ["</s>", V.EOS], "cls": ["<s>", V.BOS],
                         "trim_offsets": True, "add_prefix_space": False},
         model={"type": "WordLevel", "unk_token": "<unk>", "vocab": words})

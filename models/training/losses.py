@@ -5,33 +5,41 @@ to find while cells and words do not resemble each other, and cells get no error
 looks at them. So every cell is told what it shows (in terms of the text model's own word vectors) and where its
 element lies (in terms of the location tokens), and the decoder's cross-attention is told where to look. Only the
 heads here are thrown away afterwards.
+
+Hundreds of words are learned one by one, each from its few pictures; their letters are common to all. So the first
+stage is asked which letters a cell shows, and the last how the word that it shows is spelt.
 """
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-import batches
+import cells as grid_cells
 import vocabulary as V
 
-GROUPS = (V.NAMES, V.ROLES, V.COLOURS)
-FIRST_CONTENT = V.WORD_ID[V.ROLES[0]]  # words before it are fillers
-GROUP_IDS = [torch.tensor([V.WORD_ID[w] for w in group]) for group in GROUPS]
+
+# Ids of what a cell may show, by group: words (with one class for any other word), icons, roles.
+GROUP_IDS = [torch.tensor([V.WORD_ID[word] for word in group]) for group in (V.SHOWN, V.ICONS, V.ROLES)]
+WORDS = 0  # the group that has the class for any other word
 
 
 class Heads(nn.Module):
     """The throw-away part: projections from cells to word vectors and to location vectors."""
 
-    def __init__(self, dim):
+    def __init__(self, dim, first):
         super().__init__()
-        self.what = nn.ModuleList(nn.Linear(dim, dim) for _ in GROUPS)
-        self.nothing = nn.Parameter(torch.zeros(len(GROUPS), dim))
-        self.bias = nn.Parameter(torch.zeros(len(GROUPS)))
+        self.letters = nn.Linear(first, len(grid_cells.LETTERS))
+        self.spelling = nn.Linear(dim, grid_cells.SPELT * (grid_cells.NONE + 1))
+        self.what = nn.ModuleList(nn.Linear(dim, dim) for _ in GROUP_IDS)
+        self.nothing = nn.Parameter(torch.zeros(len(GROUP_IDS), dim))
+        self.other = nn.Parameter(torch.zeros(1, dim))
+        self.bias = nn.Parameter(torch.zeros(len(GROUP_IDS)))
         self.where = nn.Linear(dim, 4 * dim)
 
     def names(self, cells, words, group):
-        """Logits over nothing and the words of a group, for cells [.., dim]."""
-        table = torch.cat([self.nothing[group:group + 1], words[GROUP_IDS[group]]])
-        logits = self.what[group](cells) @ table.T
+        """Logits over nothing and the members of a group, for cells [.., dim]."""
+        rest = [self.other] if group == WORDS else []
+        table = torch.cat([self.nothing[group:group + 1], words[GROUP_IDS[group]], *rest])
+        logits = (self.what[group](cells) @ table.T).float()
         return logits + F.pad(self.bias[group:group + 1], (0, len(table) - 1))
 
 
@@ -44,25 +52,39 @@ def soft_targets(answer, sigma):
 
 def place_loss(states, head, words, answer, sigma):
     """Cross-entropy of four projected states [n, 4 * dim] against location tokens."""
-    logits = head(states).view(len(states), 4, -1) @ words[V.LOCATION:].T
+    logits = (head(states).view(len(states), 4, -1) @ words[V.LOCATION:].T).float()
     return -(soft_targets(answer, sigma) * logits.log_softmax(-1)).sum(-1).mean()
 
 
 def look_losses(heads, features, cells, words, sigma, most=12):
     """Dense losses on image features: (what, where)."""
     seen, what = features[:, 1:], 0.0
-    for group in range(3):
+    for group in range(len(GROUP_IDS)):
         label = cells[:, group]
         logits = heads.names(seen, words, group)
         weight = torch.where(label > 0, 1.0, 0.2)  # most cells show nothing
-        each = F.cross_entropy(logits.transpose(1, 2), label, ignore_index=batches.IGNORE, reduction="none")
-        part = (each * weight).sum() / weight[label != batches.IGNORE].sum()
+        each = F.cross_entropy(logits.transpose(1, 2), label, ignore_index=grid_cells.IGNORE, reduction="none")
+        part = (each * weight).sum() / weight[label != grid_cells.IGNORE].sum()
         what = what + (2 * part if group == 0 else part)  # names are the slowest to come
     image, cell = torch.nonzero(cells[:, 3] >= 0, as_tuple=True)
     some = torch.randperm(len(image))[:most * len(cells)]
     image, cell = image[some], cell[some]
-    where = place_loss(seen[image, cell], heads.where, words, cells[image, 3:, cell], sigma)
+    bins = cells[image, 3:grid_cells.LABELS, cell]
+    where = place_loss(seen[image, cell], heads.where, words, bins, sigma)
     return what, where
+
+
+def letter_losses(heads, first, features, batch):
+    """(letters, spelling) losses: of the first stage's cells, and of the words that the last one's show."""
+    shown = batch["letters"].permute(0, 2, 3, 1).float()
+    logits = heads.letters(first).float()
+    # Most cells show few letters or none; the rare ones must count.
+    each = F.binary_cross_entropy_with_logits(logits, shown, reduction="none", pos_weight=torch.tensor(4.0))
+    letters = each.sum() / shown.sum().clamp(min=1)
+    label = batch["cells"][:, grid_cells.LABELS:]
+    image, cell = torch.nonzero(label[:, 0] != grid_cells.IGNORE, as_tuple=True)
+    logits = heads.spelling(features[:, 1:][image, cell]).float().view(-1, grid_cells.SPELT, grid_cells.NONE + 1)
+    return letters, F.cross_entropy(logits.flatten(0, 1), label[image, :, cell].flatten())
 
 
 def answer_losses(model, features, batch, sigma, jitter=5):
@@ -83,7 +105,7 @@ def answer_losses(model, features, batch, sigma, jitter=5):
     # Where to look: first at the words that matter, then at the target's cells, or at </s> if there is no target.
     cells, length = batch["target"].shape[1], shares[0].shape[-1]
     words, look = torch.zeros(2, len(text), length, dtype=torch.bool)
-    words[:, 1 + cells:] = (text >= FIRST_CONTENT) & (text < V.LOCATION)
+    words[:, 1 + cells:] = (text >= V.FIRST_MEANING) & (text < V.LOCATION)
     look[:, 1:1 + cells] = batch["target"]
     look[:, 1 + cells:] = (text == V.EOS) & absent[:, None]
     attention = 0.0

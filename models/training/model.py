@@ -20,28 +20,36 @@ HEAD = 32  # Florence-2 has this head size in every vision stage
 class Layout:
     """Every size of the network; `export.py` writes them to config.json."""
 
-    image: int = 288
-    dims: tuple = (32, 64, 128, 128)
-    depths: tuple = (1, 1, 1, 1)
-    patch: tuple = (9, 3, 3, 3)
-    stride: tuple = (6, 2, 2, 1)
-    padding: tuple = (2, 1, 1, 1)
+    image: int = 576
+    dims: tuple = (32, 64, 128)
+    depths: tuple = (1, 1, 2)
+    patch: tuple = (9, 3, 3)
+    stride: tuple = (6, 2, 2)
+    padding: tuple = (2, 1, 1)
     window: int = 12
     d_model: int = 128
     encoder_layers: int = 0
     decoder_layers: int = 3
     heads: int = 4
     ffn: int = 256
-    positions: int = 192
+    positions: int = 640   # 1 + 24 * 24 cells, and a command
     grid_positions: int = 50
     temporal_positions: int = 100
+    vocabulary: int = V.VOCAB
+    tied: bool = True      # the output layer is the table of token vectors
+
+    @property
+    def grids(self):
+        """Side of every stage's grid."""
+        side, out = self.image, []
+        for kernel, stride, pad in zip(self.patch, self.stride, self.padding):
+            side = (side + 2 * pad - kernel) // stride + 1
+            out.append(side)
+        return out
 
     @property
     def grid(self):
-        side = self.image
-        for kernel, stride, pad in zip(self.patch, self.stride, self.padding):
-            side = (side + 2 * pad - kernel) // stride + 1
-        return side
+        return self.grids[-1]
 
 
 def holder(**parts):
@@ -124,13 +132,15 @@ class Vision(nn.Module):
             before = dim
 
     def forward(self, pixels):
-        x = pixels.contiguous(memory_format=torch.channels_last).permute(0, 2, 3, 1)
+        """(last stage, first stage), each [images, height, width, channels]."""
+        x, first = pixels.contiguous(memory_format=torch.channels_last).permute(0, 2, 3, 1), None
         for i, (conv, blocks) in enumerate(zip(self.convs, self.blocks)):
             x = conv.proj((conv.norm(x) if i else x).permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
             x = x if i else conv.norm(x)
             for block in blocks:
                 x = block.channel_block(block.spatial_block(x))
-        return x
+            first = x if first is None else first
+        return x, first
 
 
 # --------------------------------------------------------------------------------------------------------- text
@@ -160,10 +170,11 @@ class Attention(nn.Module):
         q = self.split(self.q_proj(x)) * (x.shape[-1] // self.heads)**-0.5
         of_image = apart(grouped(q) @ self.split(self.k_proj(memory.image)).transpose(-1, -2))
         of_text = q @ self.split(self.k_proj(memory.text)).transpose(-1, -2) + memory.mask
-        shares = torch.softmax(torch.cat([of_image, of_text], -1), -1)
+        shares = torch.softmax(torch.cat([of_image, of_text], -1).float(), -1)
         cells = memory.image.shape[1]
-        out = apart(grouped(shares[..., :cells]) @ self.split(self.v_proj(memory.image)))
-        return self.join(out + shares[..., cells:] @ self.split(self.v_proj(memory.text))), shares
+        taken = shares.to(q.dtype)
+        out = apart(grouped(taken[..., :cells]) @ self.split(self.v_proj(memory.image)))
+        return self.join(out + taken[..., cells:] @ self.split(self.v_proj(memory.text))), shares
 
 
 @dataclass
@@ -222,24 +233,35 @@ class Pocket(nn.Module):
         self.visual_temporal_embed = nn.Module()
         self.visual_temporal_embed.register_buffer("pos_idx_to_embed", temporal_table(layout.temporal_positions, channels))
         self.language_model = holder(model=holder(
-            shared=nn.Embedding(V.VOCAB, dim), encoder=Side(layout, False), decoder=Side(layout, True)))
+            shared=nn.Embedding(layout.vocabulary, dim), encoder=Side(layout, False), decoder=Side(layout, True)))
+        if not layout.tied:
+            self.language_model.lm_head = nn.Linear(dim, layout.vocabulary, bias=False)
         initialise(self)
 
     @property
     def words(self):
-        """Token embeddings, which are the output layer too."""
+        """Token embeddings."""
         return self.language_model.model.shared.weight
+
+    @property
+    def output(self):
+        """The output layer: the token embeddings themselves, if tied."""
+        return self.words if self.layout.tied else self.language_model.lm_head.weight
 
     def look(self, pixels):
         """Image features [images, 1 + grid * grid, d_model]; the first is the mean."""
-        x = self.vision_tower(pixels)
+        return self.look_closely(pixels)[0]
+
+    def look_closely(self, pixels):
+        """Image features, and the first stage [images, height, width, channels], where letters are told apart."""
+        x, first = self.vision_tower(pixels)
         batch, side, _, channels = x.shape
         columns = self.image_pos_embed.column_embeddings.weight[:side]
         rows = self.image_pos_embed.row_embeddings.weight[:side]
         place = torch.cat([columns[None].expand(side, -1, -1), rows[:, None].expand(-1, side, -1)], -1)
         x = (x + place + self.visual_temporal_embed.pos_idx_to_embed[0]).view(batch, side * side, channels)
         x = torch.cat([x.mean(1, keepdim=True), x], 1)
-        return self.image_proj_norm(x @ self.image_projection)
+        return self.image_proj_norm(x @ self.image_projection), first
 
     def read(self, features, text):
         """Encoder states; one row of features serves several commands."""
@@ -261,7 +283,7 @@ class Pocket(nn.Module):
         for layer in decoder.layers:
             x, weights = layer(x, causal, memory)
             shares.append(weights)
-        return x @ self.words.T, shares
+        return (x @ self.output.T).float(), shares
 
 
 # --------------------------------------------------------------------------------------------------- first values
@@ -285,7 +307,8 @@ def initialise(model):
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
             nn.init.trunc_normal_(module.weight, std=module.in_features**-0.5 * 0.8)
-            nn.init.zeros_(module.bias)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Conv2d):
             if module.groups > 1:
                 nn.init.normal_(module.weight, std=0.15)
@@ -298,4 +321,5 @@ def initialise(model):
     centres = (torch.arange(layout.grid_positions) + 0.5) / layout.grid
     for table in (model.image_pos_embed.row_embeddings, model.image_pos_embed.column_embeddings):
         table.weight.copy_(fourier(centres, table.weight.shape[1], 1.0))
-    model.words[V.LOCATION:] = fourier((torch.arange(V.BINS) + 0.5) / V.BINS, layout.d_model, 0.1)
+    if layout.vocabulary == V.VOCAB:
+        model.words[V.LOCATION:] = fourier((torch.arange(V.BINS) + 0.5) / V.BINS, layout.d_model, 0.1)

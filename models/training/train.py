@@ -1,9 +1,11 @@
-"""Train pocket on one CPU core, from nothing.
+"""Train pocket on CPU cores, from nothing or from an earlier file; or fine-tune a checkpoint folder on your own screens.
 
-    python train.py --minutes 60 --out pocket.pt
-    python train.py --minutes 20 --init pocket.pt --labels 48 --out wider.pt     # widen the domain
+    python train.py --minutes 60 --mix sheets=1,procedural=1,build/kits=2 --out build/pocket.pt
+    python train.py --minutes 30 --settle 1 --init build/pocket.pt --mix ... --out build/pocket.pt
+    python train.py --init tinyclick --data my-screens --minutes 600 --out my-locator
 
-Stop at any time: the file in --out is a minute old at most.
+Stop the first two at any time: the file in --out is a minute old at most. The last one takes folders in ScreenSpot's shape
+(`screenspot.py`) and writes a folder for `tapline serve --model my-locator`; `--init` may be any folder of that layout.
 """
 import argparse
 import csv
@@ -13,26 +15,32 @@ from pathlib import Path
 import torch
 
 import batches
+import finetune
 import losses
 from model import Layout, Pocket
 from muon import Muon
-from screens import Domain
 
-FIELDS = ("stage", "step", "seconds", "images", "rate", "loss", "what", "where", "located", "attention",
-          "named_cells", "held_out", "shape", "text", "icon", "absent")
+FIELDS = ("stage", "step", "seconds", "images", "rate", "loss", "what", "where", "letters", "spelling", "located", "attention",
+          "watched", "named_words", "named_icons", "right", "text", "icon", "ordinal", "position", "absent", "false_abstentions")
 
 
 @torch.no_grad()
 def measure(model, heads, held_out):
-    """Small figures to watch; `evaluate.py` makes the one for the card."""
-    features = model.look(batches.normalise(held_out["pictures"]))
-    best = heads.names(features[:, 1:], model.words, 0).argmax(-1)
-    label = held_out["cells"][:, 0]
-    hit = losses.hits(losses.decode(model, features, held_out["text"]), held_out["answer"], held_out["absent"]).float()
-    out = {"named_cells": (best == label)[label > 0].float().mean(), "held_out": hit.mean()}
-    for kind in ("shape", "text", "icon", "absent"):
-        out[kind] = hit[torch.tensor([k == kind for k in held_out["kinds"]])].mean()
-    return {name: value.item() for name, value in out.items()}
+    """Small figures to watch; `evaluate.py` makes those for the card."""
+    with torch.autocast("cpu", torch.bfloat16):
+        features = torch.cat([model.look(batches.normalise(part)) for part in held_out["pictures"].split(8)])
+        out = {}
+        for group, name in ((0, "named_words"), (1, "named_icons")):
+            best, label = heads.names(features[:, 1:], model.words, group).argmax(-1), held_out["cells"][:, group]
+            out[name] = (best == label)[label > 0].float().mean().item()
+        found = losses.decode(model, features, held_out["text"])
+    hit = losses.hits(found, held_out["answer"], held_out["absent"]).float()
+    out["right"] = hit.mean().item()
+    for kind in ("text", "icon", "ordinal", "position", "absent"):
+        out[kind] = hit[torch.tensor([k == kind for k in held_out["kinds"]])].mean().item()
+    abstained = (found == batches.V.ABSTAIN).all(-1)
+    out["false_abstentions"] = abstained[~held_out["absent"]].float().mean().item()
+    return out
 
 
 def make_optimizers(model, heads, rate, muon_rate):
@@ -45,73 +53,88 @@ def make_optimizers(model, heads, rate, muon_rate):
             Muon(matrices, lr=muon_rate))
 
 
-def rate(done, step, base, warmup, settle):
+def rate(done, step, warmup, settle):
     """A linear warm-up by steps (post-norm layers need it), level, and a linear way down over the last part."""
-    return base * min(1.0, (step + 1) / warmup) * min(1.0, 0.02 + (1 - done) / settle)
+    down = min(1.0, 0.01 + (1 - done) / settle) if settle else 1.0
+    return min(1.0, (step + 1) / warmup) * down
+
+
+def mix_of(text):
+    """`a=2,b` as {"a": 2.0, "b": 1.0}."""
+    return {name: float(weight or 1) for name, _, weight in (part.partition("=") for part in text.split(","))}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--init", help="what to go on from; of another layout, only what fits is taken")
+    parser.add_argument("--mix", type=mix_of, default=mix_of("sheets,procedural"), help="sources and their weights")
+    parser.add_argument("--watch", nargs="*", default=["procedural"], help="sources to measure on, by turns")
+    parser.add_argument("--init", help="what to go on from: a .pt file (of another layout, only what fits is taken); or, to"
+                        " fine-tune, a checkpoint folder or `tinyclick`")
+    parser.add_argument("--data", nargs="+", help="ScreenSpot-shaped folders to fine-tune on")
+    parser.add_argument("--steps", type=int, help="steps of fine-tuning, instead of --minutes")
     parser.add_argument("--out", default="pocket.pt")
     parser.add_argument("--log", default="training-log.csv")
     parser.add_argument("--stage", default="1", help="a name for the log")
-    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--rate", type=float, help="of AdamW; by default 1e-3, and 2e-5 for fine-tuning")
     parser.add_argument("--muon", type=float, default=0.01, help="rate of the matrices")
-    parser.add_argument("--warmup", type=int, default=150)
-    parser.add_argument("--settle", type=float, default=0.35, help="share of the time in which the rate goes down")
+    parser.add_argument("--warmup", type=int, default=200)
+    parser.add_argument("--settle", type=float, default=0.35, help="share of the time in which the rate goes down; 0: never")
     parser.add_argument("--sigma", type=float, nargs=2, default=(10, 3), help="bins of blur of the answers, first and last")
-    parser.add_argument("--images", type=int, default=6)
-    parser.add_argument("--per-image", type=int, default=6)
+    parser.add_argument("--images", type=int, default=4)
+    parser.add_argument("--per-image", type=int, default=12)
     parser.add_argument("--first-seed", type=int, default=batches.TRAINING)
-    parser.add_argument("--labels", type=int, default=Domain.labels)
-    parser.add_argument("--faces", type=int, default=Domain.faces)
-    parser.add_argument("--sizes", type=int, default=Domain.sizes)
-    parser.add_argument("--smallest", type=float, default=Domain.smallest)
-    parser.add_argument("--cases", type=float, default=Domain.cases)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=1, help="processes that draw screens")
+    parser.add_argument("--every", type=float, default=60, help="seconds between lines of the log")
     args = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(args.threads)
+    args.rate = args.rate or (2e-5 if args.data else 1e-3)
+    if args.data:
+        finetune.run(args)
+        return
     torch.manual_seed(args.first_seed)
 
     layout = Layout()
-    domain = Domain(args.labels, args.faces, args.sizes, args.cases, args.smallest)
-    model, heads = Pocket(layout), losses.Heads(layout.d_model)
+    model, heads = Pocket(layout), losses.Heads(layout.d_model, layout.dims[0])
     weights = [*model.parameters(), *heads.parameters()]
     optimizers = make_optimizers(model, heads, args.rate, args.muon)
     if args.init:
         saved = torch.load(args.init, weights_only=False)
-        own = model.state_dict()
-        kept = {name: value for name, value in saved["model"].items() if own[name].shape == value.shape}
-        model.load_state_dict(own | kept)
-        heads.load_state_dict(saved["heads"])
-        if saved["layout"] == layout:
+        for part, own in (("model", model), ("heads", heads)):
+            mine = own.state_dict()
+            fits = {name: value for name, value in saved[part].items() if name in mine and mine[name].shape == value.shape}
+            own.load_state_dict(mine | fits)
+        counts = [sum(len(group["params"]) for group in state["param_groups"]) for state in saved["optimizers"]]
+        if counts == [sum(len(group["params"]) for group in o.param_groups) for o in optimizers] and saved["layout"] == layout:
             for optimizer, state in zip(optimizers, saved["optimizers"]):
                 optimizer.load_state_dict(state)
-    shape = (layout.image, layout.grid)
-    held_out = batches.make(batches.HELD_OUT, 32, 6, domain, *shape)
-    source = batches.stream(args.first_seed, args.images, args.per_image, domain, *shape)
+    shape = (layout.image, layout.grids)
+    watched = {name: batches.make(batches.source(name), batches.HELD_OUT, 32, 8, *shape) for name in args.watch}
+    source = batches.stream(args.mix, args.first_seed, args.images, args.per_image, *shape, workers=args.workers)
 
     def save():
         torch.save({"model": model.state_dict(), "heads": heads.state_dict(), "optimizers": [o.state_dict() for o in optimizers],
-                    "layout": layout, "domain": domain}, args.out)
+                    "layout": layout}, args.out)
 
     fresh, began, step, shown = not Path(args.log).exists(), time.time(), 0, time.time()
-    sums, since = {}, 0
+    sums, since, lines = {}, 0, 0
     with open(args.log, "a", newline="") as file:
         log = csv.DictWriter(file, FIELDS, restval="")
         if fresh:
             log.writeheader()
         while (done := (time.time() - began) / 60 / args.minutes) < 1:
-            now = rate(done, step, 1.0, args.warmup, args.settle)
+            now = rate(done, step, args.warmup, args.settle)
             for optimizer, base in zip(optimizers, (args.rate, args.muon)):
                 optimizer.param_groups[0]["lr"] = base * now
             batch = next(source)
-            features = model.look(batches.normalise(batch["pictures"]))
             sigma = args.sigma[0] * (1 - done) + args.sigma[1] * done
-            what, where = losses.look_losses(heads, features, batch["cells"], model.words, sigma)
-            located, attention = losses.answer_losses(model, features, batch, sigma)
-            loss = what + 0.3 * where + located + 0.5 * attention
+            with torch.autocast("cpu", torch.bfloat16):
+                features, first = model.look_closely(batches.normalise(batch["pictures"]))
+                what, where = losses.look_losses(heads, features, batch["cells"], model.words, sigma)
+                letters, spelling = losses.letter_losses(heads, first, features, batch)
+                located, attention = losses.answer_losses(model, features, batch, sigma)
+            loss = what + 0.3 * where + 0.5 * letters + spelling + located + 0.5 * attention
             for optimizer in optimizers:
                 optimizer.zero_grad()
             loss.backward()
@@ -119,20 +142,21 @@ def main():
             for optimizer in optimizers:
                 optimizer.step()
             step, since = step + 1, since + 1
-            parts = {"loss": loss, "what": what, "where": where, "located": located, "attention": attention}
+            parts = {"loss": loss, "what": what, "where": where, "letters": letters, "spelling": spelling, "located": located, "attention": attention}
             for name, value in parts.items():
                 sums[name] = sums.get(name, 0.0) + value.item()
-            if time.time() - shown > 60:
+            if time.time() - shown > args.every or (time.time() - began) / 60 >= args.minutes:
+                name = args.watch[lines % len(args.watch)]
                 row = {"stage": args.stage, "step": step, "seconds": round(time.time() - began),
                        "images": step * args.images, "rate": f"{args.rate * now:.2e}"}
-                row |= {name: round(value / since, 3) for name, value in sums.items()}
-                row |= {name: round(value, 3) for name, value in measure(model, heads, held_out).items()}
+                row |= {part: round(value / since, 3) for part, value in sums.items()}
+                row |= {"watched": Path(name).name}
+                row |= {part: round(value, 3) for part, value in measure(model, heads, watched[name]).items()}
                 log.writerow(row)
                 file.flush()
                 print(" ".join(f"{k} {v}" for k, v in row.items()), flush=True)
                 save()
-                sums, since, shown = {}, 0, time.time()
-    save()
+                sums, since, shown, lines = {}, 0, time.time(), lines + 1
 
 
 if __name__ == "__main__":
