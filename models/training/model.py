@@ -83,7 +83,8 @@ class Attention2d(nn.Module):
         rows, columns = x.shape[1] // w, x.shape[2] // w
         x = x.view(batch, rows, w, columns, w, dim).transpose(2, 3).reshape(-1, w * w, dim)
         q, k, v = self.qkv(x).view(-1, w * w, 3, self.groups, HEAD).permute(2, 0, 3, 1, 4)
-        x = F.scaled_dot_product_attention(q, k, v).transpose(1, 2)
+        # Written out: for windows this small, twice as fast as the fused operation and its backward pass on a CPU.
+        x = (torch.softmax((q * HEAD**-0.5) @ k.transpose(-1, -2), -1) @ v).transpose(1, 2)
         x = x.reshape(batch, rows, columns, w, w, dim).transpose(2, 3).reshape(batch, rows * w, columns * w, dim)
         return x[:, :height, :width].contiguous() if down or right else x
 
