@@ -1,78 +1,101 @@
-"""Write sample screens for a checkpoint folder: held-out screens, with commands it answers rightly.
+"""The sample screens of the README: held-out screens with a command that the checkpoint answers rightly, and one absent.
 
-    python samples.py ../pocket --trained pocket.pt
+    python samples.py ../pocket --rendered build/samples
 
-Also writes one command for an absent target, where the checkpoint abstains. The card must say that these were picked.
+`--rendered` is a folder of screens written by kits/render.mjs at seeds from 300,000, with several of every template wanted.
+The card must say that these were picked.
 """
 import argparse
+import io
 import json
 from pathlib import Path
 
+import numpy as np
 import torch
+from PIL import Image
 from tokenizers import Tokenizer
 
 import batches
 import evaluate
-import losses
-import screens
+import screenspot
+from commands import Commander
 
-FIRST_SEED, LAST_SEED = 200_000, 200_200
-# What a sample shows -> (its kind, its roles)
-WANTED = (("button", "text", {"button"}), ("list-row", "text", {"row"}), ("shape", "shape", {"shape"}),
-          ("icon", "icon", {"icon"}), ("chip", "text", {"chip"}), ("tab", "text", {"tab"}), ("absent", "absent", None))
-LARGEST = 60_000  # bytes of a PNG
+# File -> (template, what the name or icon of the target is, commands to try); None: whatever the screen offers.
+WANTED = {
+    "login": ("login", "Sign in", ["sign in"]),
+    "settings": ("settings", None, None),
+    "player": ("player", "play", ["tap the play icon", "the play button", "press play"]),
+    "mail": ("mail", None, None),
+    "shop": ("shop", None, None),
+    "table": ("table", None, None),
+    "dashboard": ("dashboard", None, None),
+}
+ABSENT = "sign in"  # asked of a screen of another template that has no such thing
+LARGEST = 200_000   # bytes of a PNG
 
 
-def label(element):
-    return f"{element.colour} {element.name}" if element.role == "shape" else element.name
+def tries(record, wanted):
+    """(command, element) pairs to try on a screen."""
+    _, name, phrases = wanted
+    if name is None:
+        asked = Commander(record, record["seed"]).take(12, absent=0)
+        return [(command.text, record["elements"][command.target]) for command in asked if command.kind in ("text", "icon")]
+    found = [e for e in record["elements"] if name in (e["name"], e["icon"] if not e["name"] else None)]
+    return [(phrase, found[0]) for phrase in phrases] if len(found) == 1 else []
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--trained", type=Path, required=True)
+    parser.add_argument("--rendered", type=Path, required=True)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    saved = torch.load(args.trained, weights_only=False)
-    domain, layout = saved["domain"], saved["layout"]
     model, tokenizer = evaluate.load(args.folder), Tokenizer.from_file(str(args.folder / "tokenizer.json"))
+    side = json.loads((args.folder / "preprocessor_config.json").read_text())["size"]["height"]
     folder = args.folder / "samples"
     folder.mkdir(exist_ok=True)
-    for old in folder.iterdir():
+    for old in folder.glob("*.*"):
         old.unlink()
 
-    missing, listed, sizes = list(WANTED), [], []
-    for seed in range(FIRST_SEED, LAST_SEED):
-        if not missing:
-            break
-        image, elements = screens.screen(seed, domain)
-        if len(elements) < 6 or sizes.count(image.size) > 1:
-            continue
-        asked = batches.commands(seed, elements, 8, domain)
-        pictures = torch.tensor(batches.squash(image, layout.image))[None]
+    def verdicts(image, asked):
+        items = [{"kind": "", "kit": "", "data_type": "", "bbox": box} for _, box in asked]
         with torch.no_grad():
-            found, _ = evaluate.answer(model, evaluate.features(model, pictures), [tokenizer.encode(c).ids for c, *_ in asked])
-        for (command, element, kind), bins in zip(asked, found):
-            true = torch.tensor([batches.bins(element.box, image.size) if element else [batches.V.ABSTAIN] * 4])
-            right = losses.hits(bins[None], true, torch.tensor([element is None])).item()
-            fits = next((w for w in missing if w[1] == kind and (not w[2] or element.role in w[2])), None)
-            if not right or not fits:
-                continue
-            theme = "dark" if sum(image.getpixel((2, image.height // 2))) < 300 else "light"
-            file = f"{fits[0]}-{theme}-{image.width}x{image.height}.png"
-            image.save(folder / file, optimize=True)
-            if (folder / file).stat().st_size > LARGEST:
-                (folder / file).unlink()
-                continue
-            missing.remove(fits)
-            sizes.append(image.size)
-            listed.append({"file": file, "command": command,
-                           "box": [round(v, 1) for v in element.box] if element else None,
-                           "label": label(element) if element else None})
+            seen = evaluate.features(model, torch.from_numpy(np.array(batches.squash(image, side)))[None])
+        found, _ = evaluate.answer(model, seen, [tokenizer.encode(command).ids for command, _ in asked])
+        return [evaluate.judge(item, bins, image.size) for item, bins in zip(items, found.tolist())]
+
+    listed, left, kits = [], dict(WANTED), set()
+    for image, record in screenspot.rendered(args.rendered):
+        match = next((file for file, wanted in left.items() if wanted[0] == record["template"]), None)
+        if match is None or record["kit"] in kits:
+            continue
+        buffer = io.BytesIO()
+        image.convert("RGB").save(buffer, "PNG", optimize=True)
+        pairs = tries(record, left[match])
+        if not pairs or len(buffer.getvalue()) > LARGEST:
+            continue
+        boxes = [[e["box"][0], e["box"][1], e["box"][2] - e["box"][0], e["box"][3] - e["box"][1]] for _, e in pairs]
+        judged = verdicts(image, [(command, box) for (command, _), box in zip(pairs, boxes)])
+        good = [n for n, verdict in enumerate(judged) if verdict["right"] and verdict["overlap"] >= 0.5]
+        if not good:
+            continue
+        absent = not any(item["bbox"] is None for item in listed) and record["template"] != "login"
+        absent = absent and "sign" not in {w[0].lower() for w in record["words"]}
+        absent = absent and verdicts(image, [(ABSENT, None)])[0]["right"]
+        (folder / f"{match}.png").write_bytes(buffer.getvalue())
+        command, box = pairs[good[0]][0], boxes[good[0]]
+        listed.append({"img_filename": f"{match}.png", "instruction": command, "bbox": [round(v, 1) for v in box],
+                       "data_type": "text" if pairs[good[0]][1]["name"] else "icon", "data_source": "chromium",
+                       "kit": record["kit"], "template": record["template"], "seed": record["seed"]})
+        if absent:
+            listed.append(listed[-1] | {"instruction": ABSENT, "bbox": None, "data_type": "text"})
+        kits.add(record["kit"])
+        del left[match]
+        if not left:
             break
-    (folder / "samples.json").write_text(json.dumps(listed, indent=1) + "\n")
-    print(json.dumps(listed, indent=1))
-    print("not found:", [w[0] for w in missing])
+    (folder / "samples.json").write_text("[\n" + ",\n".join(json.dumps(item) for item in listed) + "\n]\n")
+    print(*listed, sep="\n")
+    print("not found:", list(left))
 
 
 if __name__ == "__main__":

@@ -86,6 +86,7 @@ def main():
     parser.add_argument("--first-seed", type=int, default=batches.TRAINING)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--workers", type=int, default=1, help="processes that draw screens")
+    parser.add_argument("--float32", action="store_true", help="no bf16: for CPUs without instructions for it")
     parser.add_argument("--every", type=float, default=60, help="seconds between lines of the log")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -129,7 +130,7 @@ def main():
                 optimizer.param_groups[0]["lr"] = base * now
             batch = next(source)
             sigma = args.sigma[0] * (1 - done) + args.sigma[1] * done
-            with torch.autocast("cpu", torch.bfloat16):
+            with torch.autocast("cpu", torch.bfloat16, enabled=not args.float32):
                 features, first = model.look_closely(batches.normalise(batch["pictures"]))
                 what, where = losses.look_losses(heads, features, batch["cells"], model.words, sigma)
                 letters, spelling = losses.letter_losses(heads, first, features, batch)
