@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use candle_core::{Device, Tensor};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tapline::kernels::{self, After, AttentionShape};
+use tapline::kernels::{self, After, AttentionShape, Layer, Norm, Weight};
 
 fn random(shape: &[usize]) -> Tensor {
     Tensor::randn(0f32, 1f32, shape, &Device::Cpu).expect("a random tensor")
@@ -52,8 +52,9 @@ fn plain_depthwise(x: &[f32], weight: &[f32], side: usize, channels: usize) -> V
 fn attention(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("attention");
     let windows = random(&[1, 48, 48, 3 * 512]);
+    let padding = random(&[3 * 512]);
     group.bench_function("windows 48x48x512", |bencher| {
-        bencher.iter(|| kernels::window_attention(black_box(&windows), 12, 16));
+        bencher.iter(|| kernels::window_attention(black_box(&windows), &padding, 12, 16));
     });
     let channels = windows.reshape((1, 48 * 48, 3 * 512)).expect("a view");
     group.bench_function("channels 2304x512", |bencher| {
@@ -70,15 +71,23 @@ fn attention(criterion: &mut Criterion) {
 fn rows(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("rows");
     let (x, weight, bias) = (random(&[2304, 512]), random(&[512]), random(&[512]));
+    let norm = Norm { weight: &weight, bias: &bias, epsilon: 1e-5 };
     group.throughput(Throughput::Elements(2304 * 512));
     group.bench_function("layer norm 2304x512", |bencher| {
-        bencher.iter(|| kernels::layer_norm(black_box(&x), &weight, &bias, 1e-5));
+        bencher.iter(|| kernels::layer_norm(black_box(&x), norm));
     });
     group.bench_function("gelu 2304x512", |bencher| bencher.iter(|| kernels::gelu(black_box(&x))));
-    let (weight, bias) = (random(&[2048, 512]), random(&[2048]));
+    let weights =
+        [random(&[2048, 512]), random(&[512, 2048])].map(|weight| Weight::new(weight).expect("two dimensions"));
+    let biases = [random(&[2048]), random(&[512])];
+    let [up, down] = [0, 1].map(|i| Layer { weight: &weights[i], bias: Some(&biases[i]) });
     group.throughput(Throughput::Elements(2 * 2304 * 512 * 2048));
     group.bench_function("linear + gelu 2304x512x2048 (operations)", |bencher| {
-        bencher.iter(|| kernels::linear(black_box(&x), &weight, Some(&bias), After::Gelu));
+        bencher.iter(|| kernels::linear(black_box(&x), up, After::Gelu));
+    });
+    group.throughput(Throughput::Elements(4 * 2304 * 512 * 2048));
+    group.bench_function("mlp 2304x512x2048 (operations)", |bencher| {
+        bencher.iter(|| kernels::mlp(black_box(&x), norm, up, down));
     });
     group.finish();
 }

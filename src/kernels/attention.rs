@@ -1,9 +1,9 @@
 //! Multi-head attention over rows of different lengths, for prompts and answers.
 
-use candle_core::{CpuStorage, CustomOp3, DType, Layout, Result, Shape, Tensor};
+use candle_core::{DType, Device, Result, Tensor};
 use rayon::prelude::*;
 
-use super::{Matrix, Threads};
+use super::{Matrix, numbers};
 
 /// What attends to what.
 #[derive(Debug, Clone, Copy)]
@@ -28,12 +28,7 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, shape: AttentionShape<'_>) 
     {
         candle_core::bail!("attention over {:?} keys with the lengths {real:?}", k.dims());
     }
-    if super::is_fast(q) {
-        let op =
-            Attention { heads: shape.heads, real_keys: shape.real_keys.map(<[usize]>::to_vec), causal: shape.causal };
-        return q.contiguous()?.apply_op3_no_bwd(&k.contiguous()?, &v.contiguous()?, &op);
-    }
-    reference(q, k, v, shape)
+    if super::is_fast(q) { fast(q, k, v, shape) } else { reference(q, k, v, shape) }
 }
 
 fn reference(q: &Tensor, k: &Tensor, v: &Tensor, shape: AttentionShape<'_>) -> Result<Tensor> {
@@ -59,91 +54,67 @@ fn reference(q: &Tensor, k: &Tensor, v: &Tensor, shape: AttentionShape<'_>) -> R
     weights.matmul(&v_heads)?.transpose(1, 2)?.reshape((batch, queries, channels))?.to_dtype(q.dtype())
 }
 
-struct Attention {
-    heads: usize,
-    real_keys: Option<Vec<usize>>,
+fn fast(q: &Tensor, k: &Tensor, v: &Tensor, shape: AttentionShape<'_>) -> Result<Tensor> {
+    let (batch, queries, channels) = q.dims3()?;
+    let (_, keys, _) = k.dims3()?;
+    if k.dims() != [batch, keys, channels] || v.dims() != k.dims() || channels % shape.heads != 0 {
+        candle_core::bail!("attention of {:?} to {:?} and {:?}", q.dims(), k.dims(), v.dims());
+    }
+    let (q, k, v) = (q.contiguous()?, k.contiguous()?, v.contiguous()?);
+    let (q, k, v) = (numbers(&q)?, numbers(&k)?, numbers(&v)?);
+    let (q, k, v) = (&*q, &*k, &*v);
+    let size = channels / shape.heads;
+    // Heads that are worth a task: one answer's next token is not worth waking anybody.
+    let together = TASK.div_ceil((queries * keys * size).max(1));
+    // Each (row, head) writes its own block; blocks are put side by side afterwards.
+    let blocks: Vec<Vec<f32>> = (0..batch * shape.heads)
+        .into_par_iter()
+        .with_min_len(together)
+        .map(|index| {
+            let (row, head) = (index / shape.heads, index % shape.heads);
+            let real = shape.real_keys.map_or(keys, |real| real[row]);
+            let from = |x: &'_ [f32], tokens: usize| -> std::ops::Range<usize> {
+                let start = row * tokens * channels + head * size;
+                start.min(x.len())..x.len()
+            };
+            let q = Matrix::rows(&q[from(q, queries)], channels);
+            let k = Matrix::rows(&k[from(k, keys)], channels);
+            let v = Matrix::rows(&v[from(v, keys)], channels);
+            one_head(q, k, v, (queries, real, size), shape.causal)
+        })
+        .collect();
+    let mut out = vec![0.0; batch * queries * channels];
+    out.par_chunks_mut(channels.max(1)).enumerate().for_each(|(token, out)| {
+        let (row, query) = (token / queries, token % queries);
+        for (head, out) in out.chunks_exact_mut(size).enumerate() {
+            out.copy_from_slice(&blocks[row * shape.heads + head][query * size..(query + 1) * size]);
+        }
+    });
+    Tensor::from_vec(out, (batch, queries, channels), &Device::Cpu)
+}
+
+/// Products of queries and keys that are worth a task of their own: some ten microseconds.
+const TASK: usize = 1 << 18;
+
+/// One head of one row: (queries, size).
+fn one_head(
+    q: Matrix<'_>,
+    k: Matrix<'_>,
+    v: Matrix<'_>,
+    (queries, keys, size): (usize, usize, usize),
     causal: Option<usize>,
-}
-
-impl CustomOp3 for Attention {
-    fn name(&self) -> &'static str {
-        "attention"
+) -> Vec<f32> {
+    let mut scores = vec![0.0; queries * keys];
+    let scale = (size as f32).powf(-0.5);
+    super::product((queries, size, keys), q, k.transposed(), (&mut scores, keys), (false, scale));
+    for (query, scores) in scores.chunks_exact_mut(keys.max(1)).enumerate() {
+        let seen = causal.map_or(keys, |causal| keys.min(causal + query + 1));
+        super::arithmetic::softmax(scores, keys.max(1), seen);
+        scores[seen..].fill(0.0);
     }
-
-    fn cpu_fwd(
-        &self,
-        q: &CpuStorage,
-        q_layout: &Layout,
-        k: &CpuStorage,
-        k_layout: &Layout,
-        v: &CpuStorage,
-        v_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (batch, queries, channels) = q_layout.shape().dims3()?;
-        let (_, keys, _) = k_layout.shape().dims3()?;
-        if k_layout.dims() != [batch, keys, channels]
-            || v_layout.dims() != k_layout.dims()
-            || channels % self.heads != 0
-        {
-            candle_core::bail!("attention of {:?} to {:?} and {:?}", q_layout.dims(), k_layout.dims(), v_layout.dims());
-        }
-        let (q, k, v) = (super::floats(q, q_layout)?, super::floats(k, k_layout)?, super::floats(v, v_layout)?);
-        let size = channels / self.heads;
-        // Each (row, head) writes its own block; blocks are put side by side afterwards.
-        let blocks: Vec<Vec<f32>> = (0..batch * self.heads)
-            .into_par_iter()
-            .map(|index| {
-                let (row, head) = (index / self.heads, index % self.heads);
-                let real = self.real_keys.as_ref().map_or(keys, |real| real[row]);
-                let from = |x: &'_ [f32], tokens: usize| -> std::ops::Range<usize> {
-                    let start = row * tokens * channels + head * size;
-                    start.min(x.len())..x.len()
-                };
-                let q = Matrix::rows(&q[from(q, queries)], channels);
-                let k = Matrix::rows(&k[from(k, keys)], channels);
-                let v = Matrix::rows(&v[from(v, keys)], channels);
-                self.head(q, k, v, (queries, real, size))
-            })
-            .collect();
-        let mut out = vec![0.0; q_layout.shape().elem_count()];
-        out.par_chunks_mut(channels.max(1)).enumerate().for_each(|(token, out)| {
-            let (row, query) = (token / queries, token % queries);
-            for (head, out) in out.chunks_exact_mut(size).enumerate() {
-                out.copy_from_slice(&blocks[row * self.heads + head][query * size..(query + 1) * size]);
-            }
-        });
-        Ok((CpuStorage::F32(out), q_layout.shape().clone()))
-    }
-}
-
-impl Attention {
-    /// One head of one row: (queries, size).
-    fn head(
-        &self,
-        q: Matrix<'_>,
-        k: Matrix<'_>,
-        v: Matrix<'_>,
-        (queries, keys, size): (usize, usize, usize),
-    ) -> Vec<f32> {
-        let mut scores = vec![0.0; queries * keys];
-        let scale = (size as f32).powf(-0.5);
-        super::product((queries, size, keys), q, k.transposed(), (&mut scores, keys), (false, scale), Threads::One);
-        for (query, scores) in scores.chunks_exact_mut(keys.max(1)).enumerate() {
-            let seen = self.causal.map_or(keys, |causal| keys.min(causal + query + 1));
-            super::softmax(&mut scores[..seen]);
-            scores[seen..].fill(0.0);
-        }
-        let mut out = vec![0.0; queries * size];
-        super::product(
-            (queries, keys, size),
-            Matrix::rows(&scores, keys),
-            v,
-            (&mut out, size),
-            (false, 1.0),
-            Threads::One,
-        );
-        out
-    }
+    let mut out = vec![0.0; queries * size];
+    super::product((queries, keys, size), Matrix::rows(&scores, keys), v, (&mut out, size), (false, 1.0));
+    out
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Attention between channels, over all tokens of an image (DaViT's channel blocks).
 
-use candle_core::{CpuStorage, CustomOp1, DType, Layout, Result, Shape, Tensor};
+use candle_core::{DType, Device, Result, Tensor};
 use rayon::prelude::*;
 
-use super::{Matrix, Threads};
+use super::packed::{Packed, Rows, Start, multiply};
+use super::{Matrix, numbers};
 
 /// For each group of channels, A = softmax((q tokens^-0.5)^T k) over its last axis, and out = v A^T; qkv is
 /// (batch, tokens, 3 channels), the result (batch, tokens, channels) in the type of qkv. All arithmetic is in f32, and q is
@@ -16,10 +17,7 @@ pub fn channel_attention(qkv: &Tensor, groups: usize) -> Result<Tensor> {
     if groups == 0 || channels % (3 * groups) != 0 {
         candle_core::bail!("{groups} groups do not fit {:?}", qkv.dims());
     }
-    if super::is_fast(qkv) {
-        return qkv.contiguous()?.apply_op1_no_bwd(&ChannelAttention { groups });
-    }
-    reference(qkv, groups)
+    if super::is_fast(qkv) { fast(qkv, groups) } else { reference(qkv, groups) }
 }
 
 fn reference(qkv: &Tensor, groups: usize) -> Result<Tensor> {
@@ -40,48 +38,43 @@ fn reference(qkv: &Tensor, groups: usize) -> Result<Tensor> {
         .to_dtype(qkv.dtype())
 }
 
-struct ChannelAttention {
-    groups: usize,
-}
-
 /// Tokens whose scaled q is kept at a time: 64 kB for 32 channels.
 const CHUNK: usize = 512;
+/// Tokens whose output one thread computes at a time.
+const TOKENS: usize = 96;
 
-impl CustomOp1 for ChannelAttention {
-    fn name(&self) -> &'static str {
-        "channel-attention"
-    }
-
-    fn cpu_fwd(&self, qkv: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let (batch, tokens, all) = layout.shape().dims3()?;
-        let (qkv, channels) = (super::floats(qkv, layout)?, all / 3);
-        let size = channels / self.groups;
-        let weights: Vec<Vec<f32>> = (0..batch * self.groups)
-            .into_par_iter()
-            .map(|index| {
-                let (image, group) = (index / self.groups, index % self.groups);
-                weights(&qkv[image * tokens * all..(image + 1) * tokens * all], (all, channels), group * size, size)
-            })
-            .collect();
-        let mut out = vec![0.0; batch * tokens * channels];
-        out.par_chunks_mut((CHUNK * channels).max(1)).enumerate().for_each(|(chunk, out)| {
-            // A chunk may lie across two images: each run of tokens of one image is a product of its own.
-            let (mut token, end) = (chunk * CHUNK, chunk * CHUNK + out.len() / channels);
-            while token < end {
-                let image = token / tokens;
-                let count = (end - token).min((image + 1) * tokens - token);
-                let rows = &mut out[(token - chunk * CHUNK) * channels..][..count * channels];
-                for group in 0..self.groups {
-                    let v = Matrix::rows(&qkv[token * all + 2 * channels + group * size..], all);
-                    let a = Matrix::rows(&weights[image * self.groups + group], size).transposed();
-                    let target = (&mut rows[group * size..], channels);
-                    super::product((count, size, size), v, a, target, (false, 1.0), Threads::One);
-                }
-                token += count;
+fn fast(qkv: &Tensor, groups: usize) -> Result<Tensor> {
+    let (batch, tokens, all) = qkv.dims3()?;
+    let source = qkv.contiguous()?;
+    let source = numbers(&source)?;
+    let (source, channels) = (&*source, all / 3);
+    let size = channels / groups;
+    let weights: Vec<Packed> = (0..batch * groups)
+        .into_par_iter()
+        .map(|index| {
+            let (image, group) = (index / groups, index % groups);
+            let image = &source[image * tokens * all..(image + 1) * tokens * all];
+            Packed::new(&weights(image, (all, channels), group * size, size), size, size)
+        })
+        .collect();
+    let mut out = vec![0.0; batch * tokens * channels];
+    out.par_chunks_mut((TOKENS * channels).max(1)).enumerate().for_each(|(chunk, out)| {
+        // A chunk may lie across two images: each run of tokens of one image is a product of its own.
+        let (mut token, end) = (chunk * TOKENS, chunk * TOKENS + out.len() / channels);
+        while token < end {
+            let image = token / tokens;
+            let count = (end - token).min((image + 1) * tokens - token);
+            let rows = &mut out[(token - chunk * TOKENS) * channels..][..count * channels];
+            for group in 0..groups {
+                let v = &source[token * all + 2 * channels + group * size..];
+                let v = Rows { values: v, stride: all, count };
+                let a = weights[image * groups + group].panels();
+                multiply(v, a, &[], Start::Fresh, &mut rows[group * size..], channels);
             }
-        });
-        Ok((CpuStorage::F32(out), (batch, tokens, channels).into()))
-    }
+            token += count;
+        }
+    });
+    Tensor::from_vec(out, (batch, tokens, channels), &Device::Cpu)
 }
 
 /// The (size, size) matrix of one group: row = channel of q.
@@ -97,9 +90,9 @@ fn weights(qkv: &[f32], (all, channels): (usize, usize), first: usize, size: usi
         }
         let q = Matrix::rows(&scaled, size).transposed();
         let k = Matrix::rows(&qkv[start * all + channels + first..], all);
-        super::product((size, count, size), q, k, (&mut logits, size), (true, 1.0), Threads::One);
+        super::product((size, count, size), q, k, (&mut logits, size), (true, 1.0));
     }
-    logits.chunks_exact_mut(size).for_each(super::softmax);
+    super::arithmetic::softmax(&mut logits, size, size);
     logits
 }
 

@@ -1,7 +1,11 @@
 //! The depthwise 3x3 convolution with bias, added to its input: x + conv(x).
 
-use candle_core::{CpuStorage, CustomOp3, DType, Layout, Result, Shape, Tensor};
+use candle_core::{DType, Device, Result, Tensor};
+use multiversion::{multiversion, target::target_cfg_f};
 use rayon::prelude::*;
+
+use super::arithmetic::fma;
+use super::numbers;
 
 /// x + depthwise(x) + bias, zero padding of 1; x is (batch, height, width, channels), weight is (9, channels), the taps row
 /// by row, bias is (channels); weight and bias are in f32. The result has the type of x.
@@ -9,10 +13,28 @@ use rayon::prelude::*;
 /// # Errors
 /// Shapes that do not fit, or a device failure.
 pub fn depthwise_residual(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {
-    if super::is_fast(x) {
-        return x.contiguous()?.apply_op3_no_bwd(weight, bias, &Depthwise);
+    if !super::is_fast(x) {
+        return reference(&x.to_dtype(DType::F32)?, weight, bias)?.to_dtype(x.dtype());
     }
-    reference(&x.to_dtype(DType::F32)?, weight, bias)?.to_dtype(x.dtype())
+    let (_, height, width, channels) = x.dims4()?;
+    let source = x.contiguous()?;
+    let (source, weight, bias) = (numbers(&source)?, numbers(weight)?, numbers(bias)?);
+    let (source, weight, bias) = (&*source, &*weight, &*bias);
+    if weight.len() != 9 * channels || bias.len() != channels {
+        candle_core::bail!("a depthwise convolution of {} weights was given {:?}", weight.len(), x.dims());
+    }
+    let mut out = vec![0.0; source.len()];
+    let (row, image) = (width * channels, height * width * channels);
+    if row > 0 {
+        out.par_chunks_mut(row).enumerate().with_min_len(ROWS).for_each(|(index, out)| {
+            let (start, y) = (index / height * image, index % height);
+            let line = |y: usize| &source[start + y * row..start + (y + 1) * row];
+            let above = (y > 0).then(|| line(y - 1));
+            let below = (y + 1 < height).then(|| line(y + 1));
+            convolve_row(out, [above, Some(line(y)), below], weight, bias);
+        });
+    }
+    Tensor::from_vec(out, x.shape(), &Device::Cpu)
 }
 
 /// Nine shifted copies of the padded input, each weighed by channel.
@@ -27,64 +49,69 @@ fn reference(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {
     Ok(sum)
 }
 
-struct Depthwise;
+/// Rows of pixels that a thread takes together, at least.
+const ROWS: usize = 2;
+/// Channels whose nine weights are kept in registers along a row: one AVX-512 register for each tap.
+const BLOCK: usize = 16;
 
-impl CustomOp3 for Depthwise {
-    fn name(&self) -> &'static str {
-        "depthwise-residual"
-    }
-
-    fn cpu_fwd(
-        &self,
-        x: &CpuStorage,
-        x_layout: &Layout,
-        weight: &CpuStorage,
-        weight_layout: &Layout,
-        bias: &CpuStorage,
-        bias_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let (_, height, width, channels) = x_layout.shape().dims4()?;
-        let (weight, bias) = (super::floats(weight, weight_layout)?, super::floats(bias, bias_layout)?);
-        if weight.len() != 9 * channels || bias.len() != channels {
-            candle_core::bail!("a depthwise convolution of {} weights was given {:?}", weight.len(), x_layout.dims());
-        }
-        let x = super::floats(x, x_layout)?;
-        let mut out = vec![0.0; x.len()];
-        let (row, image) = (width * channels, height * width * channels);
-        if row > 0 {
-            out.par_chunks_mut(row).enumerate().for_each(|(index, out)| {
-                let (start, y) = (index / height * image, index % height);
-                let line = |y: usize| &x[start + y * row..start + (y + 1) * row];
-                let above = (y > 0).then(|| line(y - 1));
-                let below = (y + 1 < height).then(|| line(y + 1));
-                convolve_row(out, [above, Some(line(y)), below], weight, bias);
-            });
-        }
-        Ok((CpuStorage::F32(out), x_layout.shape().clone()))
+/// One row of pixels from the three rows around it; an absent row is padding.
+#[multiversion(targets(
+    "x86_64+avx512f+avx512bw+avx512cd+avx512dq+avx512vl+avx2+fma",
+    "x86_64+avx2+fma",
+    "x86_64+avx+f16c"
+))]
+fn convolve_row(out: &mut [f32], lines: [Option<&[f32]>; 3], weight: &[f32], bias: &[f32]) {
+    if target_cfg_f!(target_feature = "fma") || cfg!(target_arch = "aarch64") {
+        convolve_blocks::<true>(out, lines, weight, bias);
+    } else {
+        convolve_blocks::<false>(out, lines, weight, bias);
     }
 }
 
-/// One row of pixels from the three rows around it; an absent row is padding.
-#[multiversion::multiversion(targets("x86_64+avx2+fma", "x86_64+avx+f16c"))]
-fn convolve_row(out: &mut [f32], lines: [Option<&[f32]>; 3], weight: &[f32], bias: &[f32]) {
+#[inline(always)]
+fn convolve_blocks<const FUSED: bool>(out: &mut [f32], lines: [Option<&[f32]>; 3], weight: &[f32], bias: &[f32]) {
+    let channels = bias.len();
+    let blocks = channels / BLOCK;
+    for first in (0..blocks).map(|block| block * BLOCK) {
+        convolve_channels::<BLOCK, FUSED>(out, lines, weight, bias, first);
+    }
+    for first in blocks * BLOCK..channels {
+        convolve_channels::<1, FUSED>(out, lines, weight, bias, first);
+    }
+}
+
+/// `COUNT` channels of a row, from `first` on.
+#[inline(always)]
+fn convolve_channels<const COUNT: usize, const FUSED: bool>(
+    out: &mut [f32],
+    lines: [Option<&[f32]>; 3],
+    weight: &[f32],
+    bias: &[f32],
+    first: usize,
+) {
     let channels = bias.len();
     let width = out.len() / channels;
-    for (column, out) in out.chunks_exact_mut(channels).enumerate() {
-        out.copy_from_slice(bias);
-        if let Some(line) = lines[1] {
-            let here = &line[column * channels..(column + 1) * channels];
-            out.iter_mut().zip(here).for_each(|(out, value)| *out += value);
-        }
-        for (dy, line) in lines.iter().enumerate() {
+    let block = |numbers: &[f32], row: usize| -> [f32; COUNT] {
+        let mut block = [0.0; COUNT];
+        block.copy_from_slice(&numbers[row * channels + first..][..COUNT]);
+        block
+    };
+    let bias = block(bias, 0);
+    let mut taps: [[f32; COUNT]; 9] = std::array::from_fn(|tap| block(weight, tap));
+    // The pixel itself is added once more.
+    taps[4].iter_mut().for_each(|weight| *weight += 1.0);
+    for column in 0..width {
+        let mut sum = bias;
+        for (line, taps) in lines.iter().zip(taps.as_chunks::<3>().0) {
             let Some(line) = line else { continue };
-            for dx in 0..3 {
+            for (dx, tap) in taps.iter().enumerate() {
                 let Some(from) = (column + dx).checked_sub(1).filter(|&from| from < width) else { continue };
-                let (x, w) = (&line[from * channels..][..channels], &weight[(dy * 3 + dx) * channels..][..channels]);
-                for ((out, x), w) in out.iter_mut().zip(x).zip(w) {
-                    *out += x * w;
+                for ((sum, x), weight) in sum.iter_mut().zip(block(line, from)).zip(tap) {
+                    *sum = fma::<FUSED>(x, *weight, *sum);
                 }
             }
         }
+        out[column * channels + first..][..COUNT].copy_from_slice(&sum);
     }
 }
 

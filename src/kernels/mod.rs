@@ -2,24 +2,31 @@
 //! is the reference, and a fast one for f32 on the CPU. All work on (batch, tokens, channels) or (batch, height, width,
 //! channels), channels last.
 
+mod arithmetic;
 pub mod attention;
 pub mod channel_attention;
+pub mod convolution;
 pub mod depthwise;
 pub mod gelu;
 pub mod layer_norm;
 pub mod linear;
-pub mod patches;
+pub mod mlp;
+mod packed;
+mod scratch;
 pub mod window_attention;
 
-use candle_core::{CpuStorage, DType, Layout, Result, Tensor};
+use std::ops::Deref;
+
+use candle_core::{CpuStorage, DType, Result, Storage, Tensor};
 
 pub use attention::{AttentionShape, attention};
 pub use channel_attention::channel_attention;
+pub use convolution::{Order, Window, convolution};
 pub use depthwise::depthwise_residual;
 pub use gelu::gelu;
-pub use layer_norm::layer_norm;
-pub use linear::{After, linear};
-pub use patches::patches;
+pub use layer_norm::{Norm, layer_norm};
+pub use linear::{After, Layer, Weight, linear, norm_linear};
+pub use mlp::mlp;
 pub use window_attention::window_attention;
 
 /// Whether the fast version can take this tensor.
@@ -27,12 +34,34 @@ fn is_fast(x: &Tensor) -> bool {
     x.device().is_cpu() && x.dtype() == DType::F32
 }
 
-/// The numbers of a contiguous f32 tensor.
-fn floats<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
-    let (from, to) = layout
-        .contiguous_offsets()
-        .ok_or_else(|| candle_core::Error::Msg("the operand of a kernel must be contiguous".to_owned()))?;
-    Ok(&storage.as_slice::<f32>()?[from..to])
+/// The numbers of a tensor, borrowed behind the lock that Candle has on them.
+struct Numbers<Lock> {
+    storage: Lock,
+    range: std::ops::Range<usize>,
+}
+
+/// The numbers of a contiguous f32 tensor on the CPU.
+fn numbers(x: &Tensor) -> Result<impl Deref<Target = [f32]>> {
+    let (storage, layout) = x.storage_and_layout();
+    let Some((from, to)) = layout.contiguous_offsets() else {
+        candle_core::bail!("the operand of a kernel must be contiguous")
+    };
+    if !matches!(&*storage, Storage::Cpu(CpuStorage::F32(values)) if to <= values.len()) {
+        candle_core::bail!("the operand of a kernel is {:?} on {:?}", x.dtype(), x.device());
+    }
+    Ok(Numbers { storage, range: from..to })
+}
+
+impl<Lock: Deref<Target = Storage>> Deref for Numbers<Lock> {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        match &*self.storage {
+            Storage::Cpu(CpuStorage::F32(values)) => &values[self.range.clone()],
+            // Looked at when it was borrowed.
+            _ => &[],
+        }
+    }
 }
 
 /// A matrix inside a slice: where its first element is, and how far apart rows and columns are.
@@ -59,32 +88,19 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// How many threads a product may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Threads {
-    /// The caller's only: it is one of many in parallel itself.
-    One,
-    /// All of the present rayon pool.
-    All,
-}
-
-/// `out[m, n] = keep * out + scale * (a[m, k] @ b[k, n])`, `out` row by row, rows `row` elements apart.
+/// `out[m, n] = keep * out + scale * (a[m, k] @ b[k, n])`, `out` row by row, rows `row` elements apart. On this
+/// thread alone.
 fn product(
     (m, k, n): (usize, usize, usize),
     a: Matrix<'_>,
     b: Matrix<'_>,
     (out, row): (&mut [f32], usize),
     (keep, scale): (bool, f32),
-    threads: Threads,
 ) {
     if m == 0 || n == 0 {
         return;
     }
     assert!(a.holds(m, k) && b.holds(k, n) && n <= row && (m - 1) * row + n <= out.len(), "operands too short");
-    let parallelism = match threads {
-        Threads::One => gemm::Parallelism::None,
-        Threads::All => gemm::Parallelism::Rayon(rayon::current_num_threads()),
-    };
     let stride = |step: usize| isize::try_from(step).unwrap_or(isize::MAX);
     #[expect(unsafe_code, reason = "the matrix product takes pointers and strides")]
     // SAFETY: the assertion above keeps every element that these sizes and strides reach inside its slice, `out` is borrowed
@@ -109,22 +125,8 @@ fn product(
             false,
             false,
             false,
-            parallelism,
+            gemm::Parallelism::None,
         );
-    }
-}
-
-/// Replaces a row of scores by its softmax.
-fn softmax(scores: &mut [f32]) {
-    let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut sum = 0.0;
-    for score in scores.iter_mut() {
-        *score = gelu::exp(*score - most);
-        sum += *score;
-    }
-    let scale = 1.0 / sum;
-    for score in scores {
-        *score *= scale;
     }
 }
 

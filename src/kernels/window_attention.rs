@@ -1,31 +1,39 @@
 //! Self-attention inside square windows of a grid, without shift, mask or relative positions (DaViT's spatial blocks).
 
-use candle_core::{CpuStorage, CustomOp1, DType, Layout, Result, Shape, Tensor};
+use candle_core::{DType, Device, Result, Tensor};
 use rayon::prelude::*;
 
-use super::{Matrix, Threads};
+use super::packed::{PANEL, Panels, Rows, Start, lines, multiply, pack};
+use super::{numbers, scratch};
 
-/// For each window and head softmax(q k^T / sqrt(head size)) v; qkv is (batch, height, width, 3 channels) with both sides
-/// multiples of `window`, the result (batch, height, width, channels) in the type of qkv. Logits and softmax are in f32.
+/// For each window and head softmax(q k^T / sqrt(head size)) v; qkv is (batch, height, width, 3 channels), the result
+/// (batch, height, width, channels) in the type of qkv. Logits and softmax are in f32.
+///
+/// A grid whose sides are no multiples of `window` is filled up below and to the right with places whose q, k and v are
+/// `padding` (3 channels): they are attended to like any other.
 ///
 /// # Errors
 /// Shapes that do not fit, or a device failure.
-pub fn window_attention(qkv: &Tensor, window: usize, heads: usize) -> Result<Tensor> {
-    let (_, height, width, channels) = qkv.dims4()?;
-    if window == 0 || heads == 0 || height % window != 0 || width % window != 0 || channels % (3 * heads) != 0 {
+pub fn window_attention(qkv: &Tensor, padding: &Tensor, window: usize, heads: usize) -> Result<Tensor> {
+    let (_, _, _, channels) = qkv.dims4()?;
+    if window == 0 || heads == 0 || channels % (3 * heads) != 0 || padding.dims() != [channels] {
         candle_core::bail!("windows of {window} with {heads} heads do not fit {:?}", qkv.dims());
     }
-    if super::is_fast(qkv) {
-        return qkv.contiguous()?.apply_op1_no_bwd(&WindowAttention { window, heads });
-    }
-    reference(qkv, window, heads)
+    if super::is_fast(qkv) { fast(qkv, padding, window, heads) } else { reference(qkv, padding, window, heads) }
 }
 
-fn reference(qkv: &Tensor, window: usize, heads: usize) -> Result<Tensor> {
-    let (batch, height, width, channels) = qkv.dims4()?;
+fn reference(qkv: &Tensor, padding: &Tensor, window: usize, heads: usize) -> Result<Tensor> {
+    let (batch, real_height, real_width, channels) = qkv.dims4()?;
+    let (height, width) = (real_height.next_multiple_of(window), real_width.next_multiple_of(window));
+    let mut filled = qkv.clone();
+    for (dim, rows, columns) in [(2, real_height, width - real_width), (1, height - real_height, width)] {
+        if rows * columns > 0 {
+            filled = Tensor::cat(&[&filled, &padding.broadcast_as((batch, rows, columns, channels))?], dim)?;
+        }
+    }
     let (rows, columns, tokens, channels) = (height / window, width / window, window * window, channels / 3);
     let size = channels / heads;
-    let parts = qkv
+    let parts = filled
         .to_dtype(DType::F32)?
         .reshape((batch, rows, window, columns, window, 3 * channels))?
         .permute([0, 1, 3, 2, 4, 5])? // (batch, rows, columns, window, window, 3 channels)
@@ -40,83 +48,87 @@ fn reference(qkv: &Tensor, window: usize, heads: usize) -> Result<Tensor> {
         .reshape((batch, rows, columns, window, window, channels))?
         .permute([0, 1, 3, 2, 4, 5])?
         .reshape((batch, height, width, channels))?
-        .to_dtype(qkv.dtype())
+        .narrow(1, 0, real_height)?
+        .narrow(2, 0, real_width)?
+        .to_dtype(qkv.dtype())?
+        .contiguous()
 }
 
-struct WindowAttention {
-    window: usize,
-    heads: usize,
-}
-
-impl CustomOp1 for WindowAttention {
-    fn name(&self) -> &'static str {
-        "window-attention"
-    }
-
-    fn cpu_fwd(&self, qkv: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let (batch, height, width, all) = layout.shape().dims4()?;
-        let (qkv, channels) = (super::floats(qkv, layout)?, all / 3);
-        let mut out = vec![0.0; batch * height * width * channels];
-        // A band of windows, `window` rows of the grid, is written by one thread.
-        let band = self.window * width * channels;
-        out.par_chunks_mut(band.max(1)).zip(qkv.par_chunks((3 * band).max(1))).for_each(|(out, qkv)| {
-            let mut scratch = Scratch::new(self.window * self.window, channels / self.heads);
-            for column in (0..width).step_by(self.window) {
-                for head in 0..self.heads {
-                    self.attend(out, qkv, (width, channels, column, head), &mut scratch);
-                }
+fn fast(qkv: &Tensor, padding: &Tensor, window: usize, heads: usize) -> Result<Tensor> {
+    let (batch, height, width, all) = qkv.dims4()?;
+    let (rows, columns, tokens) = (height.div_ceil(window), width.div_ceil(window), window * window);
+    let (channels, size) = (all / 3, all / 3 / heads);
+    let qkv = qkv.contiguous()?;
+    let (qkv, padding) = (numbers(&qkv)?, numbers(padding)?);
+    let (qkv, padding) = (&*qkv, &*padding);
+    // Each window and head writes a block of its own, (tokens, size); the blocks are put side by side afterwards.
+    let mut blocks = vec![0.0; batch * rows * columns * heads * tokens * size];
+    blocks.par_chunks_mut((tokens * size).max(1)).enumerate().for_each(|(index, block)| {
+        let (place, head) = (index / heads, index % heads);
+        let (image, top, left) = (place / (rows * columns), place / columns % rows * window, place % columns * window);
+        let token = |token: usize, part: usize| -> &[f32] {
+            let (y, x) = (top + token / window, left + token % window);
+            let all =
+                if y < height && x < width { &qkv[((image * height + y) * width + x) * all..][..all] } else { padding };
+            &all[part * channels + head * size..][..size]
+        };
+        attend(block, token, tokens, size);
+    });
+    let mut out = vec![0.0; batch * height * width * channels];
+    out.par_chunks_mut((width * channels).max(1)).enumerate().with_min_len(4).for_each(|(line, out)| {
+        let (image, y) = (line / height, line % height);
+        for (x, out) in out.chunks_exact_mut(channels).enumerate() {
+            let place = (image * rows + y / window) * columns + x / window;
+            let token = y % window * window + x % window;
+            for (head, out) in out.chunks_exact_mut(size).enumerate() {
+                let block = &blocks[(place * heads + head) * tokens * size..];
+                out.copy_from_slice(&block[token * size..][..size]);
             }
-        });
-        Ok((CpuStorage::F32(out), (batch, height, width, channels).into()))
-    }
-}
-
-/// One window's and head's numbers side by side: they fit in the first two caches.
-struct Scratch {
-    q: Vec<f32>,
-    k: Vec<f32>,
-    v: Vec<f32>,
-    scores: Vec<f32>,
-    out: Vec<f32>,
-}
-
-impl Scratch {
-    fn new(tokens: usize, size: usize) -> Self {
-        let tile = || vec![0.0; tokens * size];
-        Self { q: tile(), k: tile(), v: tile(), scores: vec![0.0; tokens * tokens], out: tile() }
-    }
-}
-
-impl WindowAttention {
-    fn attend(
-        &self,
-        out: &mut [f32],
-        qkv: &[f32],
-        (width, channels, column, head): (usize, usize, usize, usize),
-        scratch: &mut Scratch,
-    ) {
-        let (tokens, size) = (self.window * self.window, channels / self.heads);
-        let cell = |token: usize| token / self.window * width + column + token % self.window;
-        for token in 0..tokens {
-            let from = cell(token) * 3 * channels + head * size;
-            let tile = token * size..(token + 1) * size;
-            scratch.q[tile.clone()].copy_from_slice(&qkv[from..from + size]);
-            scratch.k[tile.clone()].copy_from_slice(&qkv[from + channels..from + channels + size]);
-            scratch.v[tile].copy_from_slice(&qkv[from + 2 * channels..from + 2 * channels + size]);
         }
-        let (q, k, v) =
-            (Matrix::rows(&scratch.q, size), Matrix::rows(&scratch.k, size), Matrix::rows(&scratch.v, size));
-        let scale = (size as f32).powf(-0.5);
-        let one = Threads::One;
-        super::product((tokens, size, tokens), q, k.transposed(), (&mut scratch.scores, tokens), (false, scale), one);
-        scratch.scores.chunks_exact_mut(tokens).for_each(super::softmax);
-        let weights = Matrix::rows(&scratch.scores, tokens);
-        super::product((tokens, tokens, size), weights, v, (&mut scratch.out, size), (false, 1.0), one);
-        for (token, tile) in scratch.out.chunks_exact(size).enumerate() {
-            let to = cell(token) * channels + head * size;
-            out[to..to + size].copy_from_slice(tile);
+    });
+    Tensor::from_vec(out, (batch, height, width, channels), &Device::Cpu)
+}
+
+/// Queries that go through scores, softmax and values together, while the scores are in the first cache.
+const QUERIES: usize = 24;
+
+/// One window and head: out is (tokens, size), `token` gives a token's part 0, 1 or 2 of q, k and v.
+fn attend<'a>(out: &mut [f32], token: impl Fn(usize, usize) -> &'a [f32], tokens: usize, size: usize) {
+    let (key_lines, value_lines) = (lines(tokens, size), lines(size, tokens));
+    let stride = tokens.next_multiple_of(PANEL);
+    let scale = (size as f32).powf(-0.5);
+    scratch::with((key_lines + value_lines) * PANEL + QUERIES * (size + stride), |place| {
+        let (keys, place) = place.split_at_mut(key_lines * PANEL);
+        let (values, place) = place.split_at_mut(value_lines * PANEL);
+        let (queries, scores) = place.split_at_mut(QUERIES * size);
+        let (keys, values) = (keys.as_chunks_mut::<PANEL>().0, values.as_chunks_mut::<PANEL>().0);
+        for (panel, keys) in keys.chunks_exact_mut(size).enumerate() {
+            let first = panel * PANEL;
+            pack(keys, (first..tokens.min(first + PANEL)).map(|key| token(key, 1)));
         }
-    }
+        for (panel, values) in values.chunks_exact_mut(tokens).enumerate() {
+            let channels = panel * PANEL..size.min((panel + 1) * PANEL);
+            for (value, line) in values.iter_mut().enumerate() {
+                let (filled, rest) = line.split_at_mut(channels.len());
+                filled.copy_from_slice(&token(value, 2)[channels.clone()]);
+                rest.fill(0.0);
+            }
+        }
+        let keys = Panels { lines: keys, inner: size, out: tokens };
+        let values = Panels { lines: values, inner: tokens, out: size };
+        for (block, out) in out.chunks_mut(QUERIES * size).enumerate() {
+            let count = out.len() / size;
+            for (query, scaled) in queries.chunks_exact_mut(size).take(count).enumerate() {
+                let query = token(block * QUERIES + query, 0);
+                scaled.iter_mut().zip(query).for_each(|(scaled, query)| *scaled = query * scale);
+            }
+            let queries = Rows { values: queries, stride: size, count };
+            multiply(queries, keys, &[], Start::Fresh, scores, stride);
+            super::arithmetic::softmax(&mut scores[..count * stride], stride, tokens);
+            let weights = Rows { values: scores, stride, count };
+            multiply(weights, values, &[], Start::Fresh, out, size);
+        }
+    });
 }
 
 #[cfg(test)]
@@ -126,13 +138,26 @@ mod tests {
 
     #[test]
     fn equals_the_reference_over_odd_sizes() {
-        for (batch, rows, columns, window, heads, size) in
-            [(1, 1, 1, 1, 1, 1), (2, 1, 2, 3, 2, 4), (1, 2, 1, 12, 1, 32), (1, 3, 2, 5, 3, 7)]
-        {
-            let qkv = random(&[batch, rows * window, columns * window, 3 * heads * size], 1);
-            let fast = window_attention(&qkv, window, heads).unwrap();
-            assert_close(&fast, &reference(&qkv, window, heads).unwrap(), 1e-5);
+        for (batch, height, width, window, heads, size) in [
+            (1, 1, 1, 1, 1, 1),
+            (2, 3, 6, 3, 2, 4),
+            (1, 24, 12, 12, 1, 32),
+            (1, 15, 10, 5, 3, 7),
+            (2, 16, 13, 14, 2, 33),
+            (1, 5, 4, 2, 1, 2),
+        ] {
+            let qkv = random(&[batch, height, width, 3 * heads * size], 1);
+            let padding = random(&[3 * heads * size], 2);
+            let fast = window_attention(&qkv, &padding, window, heads).unwrap();
+            assert_close(&fast, &reference(&qkv, &padding, window, heads).unwrap(), 1e-5);
         }
-        assert!(window_attention(&random(&[1, 5, 4, 6], 1), 2, 1).is_err());
+    }
+
+    #[test]
+    fn refuses_shapes_that_do_not_fit() {
+        let qkv = random(&[1, 4, 4, 6], 1);
+        assert!(window_attention(&qkv, &random(&[5], 1), 2, 1).is_err());
+        assert!(window_attention(&qkv, &random(&[6], 1), 0, 1).is_err());
+        assert!(window_attention(&qkv, &random(&[6], 1), 2, 4).is_err());
     }
 }

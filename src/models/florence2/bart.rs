@@ -5,7 +5,7 @@ use candle_core::{DType, Device, IndexOp, Tensor};
 
 use super::config::TextConfig;
 use super::tensors::{LayerNorm, Linear, Path, Source, failed};
-use crate::kernels::{self, After, AttentionShape};
+use crate::kernels::{self, After, AttentionShape, Layer, Weight};
 use crate::models::Result;
 use crate::models::weights::WeightsError;
 
@@ -20,7 +20,7 @@ pub struct Bart {
     encoder: Encoder,
     decoder: Decoder,
     /// (vocabulary, `d_model`), f32: the final product is in f32 always.
-    lm_head: Tensor,
+    lm_head: Weight,
     /// (vocabulary), f32, where it is not zero.
     logits_bias: Option<Tensor>,
     vocabulary: usize,
@@ -136,7 +136,7 @@ impl Bart {
             Some(shared) => shared,
             None => source.tensor(head, &table, DType::F32)?,
         };
-        let lm_head = lm_head.narrow(0, 0, vocabulary).map_err(|error| failed(head, &error))?;
+        let lm_head = lm_head.narrow(0, 0, vocabulary).and_then(Weight::new).map_err(|error| failed(head, &error))?;
         let logits_bias = if source.has("final_logits_bias") {
             let bias = source.tensor("final_logits_bias", &[1, config.vocab_size], DType::F32)?;
             some_if_not_zero(&bias, vocabulary).map_err(|error| failed("final_logits_bias", &error))?
@@ -151,6 +151,11 @@ impl Bart {
     /// Ids that may be chosen.
     pub const fn vocabulary(&self) -> usize {
         self.vocabulary
+    }
+
+    /// Where it computes.
+    pub const fn device(&self) -> &Device {
+        &self.device
     }
 
     /// Encodes prompts about images. features are (image tokens, `d_model`) each; shorter prompts are padded with `pad` at
@@ -191,7 +196,8 @@ impl Bart {
         }
         let ids = Tensor::new(ids, &self.device)?.reshape((rows, ids.len() / rows))?;
         let x = self.decoder.forward(state, &ids)?.to_dtype(DType::F32)?; // (rows, new ids, d_model)
-        kernels::linear(&x, &self.lm_head, self.logits_bias.as_ref(), After::Nothing)
+        let layer = Layer { weight: &self.lm_head, bias: self.logits_bias.as_ref() };
+        kernels::linear(&x, layer, After::Nothing)
     }
 }
 

@@ -252,8 +252,8 @@ impl VisionConfig {
 impl StageConfig {
     /// Where the stage's convolution looks.
     #[must_use]
-    pub const fn window(&self) -> crate::kernels::patches::Window {
-        crate::kernels::patches::Window { kernel: self.patch, stride: self.stride, padding: self.padding }
+    pub const fn window(&self) -> crate::kernels::Window {
+        crate::kernels::Window { kernel: self.patch, stride: self.stride, padding: self.padding }
     }
 }
 

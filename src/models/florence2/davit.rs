@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Tensor};
 
 use super::config::{StageConfig, VisionConfig};
 use super::tensors::{LayerNorm, Linear, Path, Source, failed};
-use crate::kernels::{self, patches::Window};
+use crate::kernels::{self, After, Layer, Order, Weight, Window};
 use crate::models::Result;
 use crate::models::weights::WeightsError;
 
@@ -29,6 +29,7 @@ struct Stage {
 struct ConvEmbed {
     /// The kernel as a linear layer over the pixels under it.
     conv: Linear,
+    order: Order,
     window: Window,
     norm: LayerNorm,
     norm_first: bool,
@@ -78,7 +79,7 @@ struct Projector {
     /// (1, tokens, channels): position of each token and the first temporal row, added up once.
     position: Tensor,
     /// (`d_model`, channels).
-    projection: Tensor,
+    projection: Weight,
     norm: LayerNorm,
 }
 
@@ -88,7 +89,9 @@ impl Davit {
         let mut stages = Vec::with_capacity(config.stages.len());
         let mut inner = 3;
         for (i, stage) in config.stages.iter().enumerate() {
-            let embed = ConvEmbed::new(stage, inner, source.at("model.vision_tower.convs").pp(i))?;
+            // The pixels come plane by plane; only a normalisation over the channels needs them last.
+            let order = if i == 0 && !stage.norm_first { Order::Planes } else { Order::ChannelsLast };
+            let embed = ConvEmbed::new(stage, inner, order, source.at("model.vision_tower.convs").pp(i))?;
             let mut blocks = Vec::with_capacity(stage.depth);
             for j in 0..stage.depth {
                 let mut at = source.at("model.vision_tower.blocks");
@@ -108,7 +111,10 @@ impl Davit {
     /// pixels is (batch, 3, side, side) in f32; the result is (batch, image tokens, `d_model`), the mean token first, then
     /// the grid row by row. Each stage's output (batch, tokens, channels) is shown to `look`.
     pub fn forward(&self, pixels: &Tensor, mut look: impl FnMut(usize, &Tensor)) -> Result<Tensor> {
-        let mut x = pixels.permute((0, 2, 3, 1))?.contiguous()?.to_dtype(self.dtype)?; // (batch, side, side, 3)
+        let mut x = pixels.to_dtype(self.dtype)?;
+        if self.stages.first().is_none_or(|stage| stage.embed.order == Order::ChannelsLast) {
+            x = x.permute((0, 2, 3, 1))?.contiguous()?; // (batch, side, side, 3)
+        }
         for (i, stage) in self.stages.iter().enumerate() {
             x = stage.embed.forward(&x)?; // (batch, rows, columns, channels)
             for (spatial, channel) in &stage.blocks {
@@ -121,27 +127,25 @@ impl Davit {
 }
 
 impl ConvEmbed {
-    fn new(stage: &StageConfig, inner: usize, mut at: Path<'_, '_>) -> Loaded<Self> {
+    fn new(stage: &StageConfig, inner: usize, order: Order, mut at: Path<'_, '_>) -> Loaded<Self> {
         let (out, kernel) = (stage.channels, stage.patch);
         let mut conv = at.pp("conv");
         let weight = conv.tensor("weight", &[out, inner, kernel, kernel])?;
         let bias = conv.tensor("bias", &[out])?;
-        // Channels last, as the pixels under the kernel are laid out: (out, kernel * kernel * in).
-        let weight = weight
-            .permute((0, 2, 3, 1))
+        // As the pixels under the kernel are laid out.
+        let weight = if order == Order::Planes { Ok(weight) } else { weight.permute((0, 2, 3, 1)) };
+        let conv = weight
             .and_then(|weight| weight.reshape((out, kernel * kernel * inner)))
+            .and_then(|weight| Linear::new(weight, bias))
             .map_err(|error| failed("conv.weight", &error))?;
         let norm = at.pp("norm").layer_norm(if stage.norm_first { inner } else { out })?;
-        Ok(Self { conv: Linear::new(weight, bias), window: stage.window(), norm, norm_first: stage.norm_first })
+        Ok(Self { conv, order, window: stage.window(), norm, norm_first: stage.norm_first })
     }
 
-    /// (batch, height, width, in) to (batch, rows, columns, out).
+    /// (batch, height, width, in), or (batch, in, height, width) for pixels, to (batch, rows, columns, out).
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        if self.norm_first {
-            self.conv.forward(&kernels::patches(&self.norm.forward(x)?, self.window)?)
-        } else {
-            self.norm.forward(&self.conv.forward(&kernels::patches(x, self.window)?)?)
-        }
+        let convolve = |x: &Tensor| kernels::convolution(x, self.order, self.window, self.conv.layer());
+        if self.norm_first { convolve(&self.norm.forward(x)?) } else { self.norm.forward(&convolve(x)?) }
     }
 }
 
@@ -162,13 +166,9 @@ impl SpatialBlock {
     /// (batch, rows, columns, channels) to the same.
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let x = self.before.forward(x)?;
-        let (_, rows, columns, _) = x.dims4()?;
-        let fill = |side: usize| side.next_multiple_of(self.window) - side;
-        // Padding comes after the norm, so its keys and values are the biases, and it is attended to like any token.
-        let padded = self.norm.forward(&x)?.pad_with_zeros(1, 0, fill(rows))?.pad_with_zeros(2, 0, fill(columns))?;
-        let qkv = self.qkv.forward(&padded)?; // (batch, padded rows, padded columns, 3 channels)
-        let attended =
-            kernels::window_attention(&qkv, self.window, self.heads)?.narrow(1, 0, rows)?.narrow(2, 0, columns)?;
+        let qkv = self.qkv.forward_normed(&x, &self.norm)?; // (batch, rows, columns, 3 channels)
+        // Windows are filled up after the norm, with zeros, whose queries, keys and values are the biases.
+        let attended = kernels::window_attention(&qkv, self.qkv.bias(), self.window, self.heads)?;
         self.rest.forward(&self.proj.forward_add(&attended, &x)?)
     }
 }
@@ -189,7 +189,7 @@ impl ChannelBlock {
     /// (batch, rows, columns, channels) to the same.
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let x = self.before.forward(x)?;
-        let qkv = self.qkv.forward(&self.norm.forward(&x)?)?.flatten(1, 2)?; // (batch, tokens, 3 channels)
+        let qkv = self.qkv.forward_normed(&x, &self.norm)?.flatten(1, 2)?; // (batch, tokens, 3 channels)
         let attended = kernels::channel_attention(&qkv, self.groups)?.reshape(x.shape())?;
         self.rest.forward(&self.proj.forward_add(&attended, &x)?)
     }
@@ -208,8 +208,7 @@ impl Rest {
     /// (batch, rows, columns, channels) to the same.
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let x = self.before.forward(x)?;
-        let hidden = self.fc1.forward_gelu(&self.norm.forward(&x)?)?; // (batch, rows, columns, ratio * channels)
-        self.fc2.forward_add(&hidden, &x)
+        kernels::mlp(&x, self.norm.norm(), self.fc1.layer(), self.fc2.layer())
     }
 }
 
@@ -249,6 +248,7 @@ impl Projector {
         let temporal =
             at.tensor_f32("visual_temporal_embed.pos_idx_to_embed", &[config.temporal_positions, channels])?;
         let norm = at.pp("image_proj_norm").layer_norm(d_model)?;
+        let projection = Weight::new(projection).map_err(|error| failed("image_projection", &error))?;
         let position = position(&rows, &columns, &temporal, grid)
             .and_then(|position| position.to_dtype(dtype))
             .map_err(|error| failed("image_position_embed", &error))?;
@@ -260,7 +260,8 @@ impl Projector {
         let x = x.broadcast_add(&self.position)?;
         let mean = x.to_dtype(DType::F32)?.mean_keepdim(1)?.to_dtype(x.dtype())?; // (batch, 1, channels)
         let tokens = Tensor::cat(&[mean, x], 1)?; // (batch, 1 + tokens, channels)
-        self.norm.forward(&kernels::linear(&tokens, &self.projection, None, kernels::After::Nothing)?)
+        let layer = Layer { weight: &self.projection, bias: None };
+        self.norm.forward(&kernels::linear(&tokens, layer, After::Nothing)?)
     }
 }
 

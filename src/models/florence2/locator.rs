@@ -29,6 +29,17 @@ impl Florence2 {
     pub const fn new(davit: Davit, bart: Bart, side: usize, pad: u32, device: Device) -> Self {
         Self { davit, bart, side, pad, device }
     }
+
+    fn encode_together(&self, pixels: &[&[f32]]) -> Result<Vec<VisualFeatures>> {
+        let tokens = self.davit.forward(&stack(pixels, self.side, &self.device)?, |_, _| {})?; // (batch, image tokens, d_model)
+        (0..pixels.len()).map(|image| Ok(VisualFeatures { tensor: tokens.i(image)?.force_contiguous()? })).collect()
+    }
+}
+
+/// Runs `work` where `device` computes: on a CPU that is one of the pool's threads, so that the kernels share out their work
+/// among threads that are awake, instead of waking one for each kernel and waiting for it.
+fn compute<T: Send>(device: &Device, work: impl FnOnce() -> T + Send) -> T {
+    if device.is_cpu() { rayon::scope(|_| work()) } else { work() }
 }
 
 impl Locator for Florence2 {
@@ -37,10 +48,7 @@ impl Locator for Florence2 {
         let at_once = if self.device.is_cpu() { 1 } else { pixels.len().max(1) };
         let mut features = Vec::with_capacity(pixels.len());
         for pixels in pixels.chunks(at_once) {
-            let tokens = self.davit.forward(&stack(pixels, self.side, &self.device)?, |_, _| {})?; // (batch, image tokens, d_model)
-            for image in 0..pixels.len() {
-                features.push(VisualFeatures { tensor: tokens.i(image)?.force_contiguous()? });
-            }
+            features.extend(compute(&self.device, || self.encode_together(pixels))?);
         }
         Ok(features)
     }
@@ -48,8 +56,7 @@ impl Locator for Florence2 {
     fn begin<'a>(&'a self, rows: &[PromptRow<'_>]) -> Result<Box<dyn Session + 'a>> {
         let features: Vec<&Tensor> = rows.iter().map(|row| &row.features.tensor).collect();
         let prompts: Vec<&[u32]> = rows.iter().map(|row| row.ids).collect();
-        let encoded = self.bart.encode(&features, &prompts, self.pad)?;
-        let state = self.bart.start(&encoded)?;
+        let state = compute(&self.device, || self.bart.start(&self.bart.encode(&features, &prompts, self.pad)?))?;
         Ok(Box::new(Answering { bart: &self.bart, fresh: state.clone(), state }))
     }
 
@@ -75,7 +82,7 @@ impl Locator for Florence2 {
 
 impl Session for Answering<'_> {
     fn decode(&mut self, ids: &[u32]) -> Result<Logits> {
-        let logits = self.bart.decode(&mut self.state, ids)?; // (rows, positions, vocabulary)
+        let logits = compute(self.bart.device(), || self.bart.decode(&mut self.state, ids))?; // (rows, positions, vocabulary)
         let positions = logits.dim(1)?;
         Ok(Logits { values: logits.flatten_all()?.to_vec1()?, positions, vocabulary: self.bart.vocabulary() })
     }

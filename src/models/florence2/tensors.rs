@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Tensor};
 
 use super::names::Layout;
-use crate::kernels::{self, After};
+use crate::kernels::{self, After, Layer, Norm, Weight};
 use crate::models::Result;
 use crate::models::weights::{Weights, WeightsError};
 
@@ -27,7 +27,7 @@ pub struct Path<'s, 'a> {
 /// A linear layer: weight (out, in) and bias (out).
 #[derive(Debug, Clone)]
 pub struct Linear {
-    weight: Tensor,
+    weight: Weight,
     bias: Tensor,
 }
 
@@ -90,7 +90,8 @@ impl<'a> Path<'_, 'a> {
 
     /// A linear layer here.
     pub fn linear(&mut self, inner: usize, out: usize) -> std::result::Result<Linear, WeightsError> {
-        Ok(Linear { weight: self.tensor("weight", &[out, inner])?, bias: self.tensor("bias", &[out])? })
+        let (weight, bias) = (self.tensor("weight", &[out, inner])?, self.tensor("bias", &[out])?);
+        Linear::new(weight, bias).map_err(|error| failed(&self.prefix, &error))
     }
 
     /// A layer normalisation here.
@@ -101,30 +102,50 @@ impl<'a> Path<'_, 'a> {
 
 impl Linear {
     /// A layer of these tensors.
-    pub const fn new(weight: Tensor, bias: Tensor) -> Self {
-        Self { weight, bias }
+    pub fn new(weight: Tensor, bias: Tensor) -> Result<Self> {
+        Ok(Self { weight: Weight::new(weight)?, bias })
+    }
+
+    /// As the kernels take it.
+    pub const fn layer(&self) -> Layer<'_> {
+        Layer { weight: &self.weight, bias: Some(&self.bias) }
+    }
+
+    /// (out).
+    pub const fn bias(&self) -> &Tensor {
+        &self.bias
     }
 
     /// (..., in) to (..., out).
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        kernels::linear(x, &self.weight, Some(&self.bias), After::Nothing)
+        kernels::linear(x, self.layer(), After::Nothing)
+    }
+
+    /// (..., in), normalised first, to (..., out).
+    pub fn forward_normed(&self, x: &Tensor, norm: &LayerNorm) -> Result<Tensor> {
+        kernels::norm_linear(x, norm.norm(), self.layer())
     }
 
     /// (..., in) to (..., out), then the exact GELU.
     pub fn forward_gelu(&self, x: &Tensor) -> Result<Tensor> {
-        kernels::linear(x, &self.weight, Some(&self.bias), After::Gelu)
+        kernels::linear(x, self.layer(), After::Gelu)
     }
 
     /// (..., in) to (..., out), added to `residual` (..., out).
     pub fn forward_add(&self, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
-        kernels::linear(x, &self.weight, Some(&self.bias), After::AddTo(residual))
+        kernels::linear(x, self.layer(), After::AddTo(residual))
     }
 }
 
 impl LayerNorm {
+    /// As the kernels take it.
+    pub const fn norm(&self) -> Norm<'_> {
+        Norm { weight: &self.weight, bias: &self.bias, epsilon: LAYER_NORM_EPSILON }
+    }
+
     /// Over the last dimension, in f32.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        kernels::layer_norm(x, &self.weight, &self.bias, LAYER_NORM_EPSILON)
+        kernels::layer_norm(x, self.norm())
     }
 }
 
