@@ -232,7 +232,11 @@ fn turn_back(columns: &[Column], rows: &mut [u8]) {
     }
 }
 
-#[multiversion(targets("x86_64+avx2+fma", "x86_64+sse4.1"))]
+#[multiversion(targets(
+    "x86_64+avx512f+avx512bw+avx512cd+avx512dq+avx512vl+avx2+fma",
+    "x86_64+avx2+fma",
+    "x86_64+sse4.1"
+))]
 fn squeeze(columns: &[Column], axis: &Axis, out: &mut [Column]) {
     for (out, (first, weights)) in out.iter_mut().zip(axis.iter()) {
         let mut sums = Sums([HALF; LANES]);
@@ -262,7 +266,11 @@ fn vertical(rows: &[u8], stride: usize, axis: &Axis) -> Vec<u8> {
     out
 }
 
-#[multiversion(targets("x86_64+avx2+fma", "x86_64+sse4.1"))]
+#[multiversion(targets(
+    "x86_64+avx512f+avx512bw+avx512cd+avx512dq+avx512vl+avx2+fma",
+    "x86_64+avx2+fma",
+    "x86_64+sse4.1"
+))]
 fn blend(rows: &[u8], weights: &[i32], out: &mut [u8]) {
     let stride = out.len();
     let (blocks, tail) = out.as_chunks_mut::<LANES>();
