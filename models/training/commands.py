@@ -43,8 +43,9 @@ def key(element):
     return tuple(V.split(element["name"])) or ("icon", element["icon"])
 
 
-def letters(rng, text):
-    """People write in small letters, in capitals, or as the screen does."""
+def finish(rng, text):
+    """One article at most; and people write in small letters, in capitals, or as the screen does."""
+    text = text.replace("the the ", "the ")
     chance = rng.random()
     return text.lower() if chance < 0.3 else text.upper() if chance < 0.36 else text[:1].upper() + text[1:] if chance < 0.6 else text
 
@@ -193,5 +194,5 @@ class Commander:
                 break
             made = self.absent() if self.rng.random() < absent else self.present()
             if made:
-                out.append(Command(letters(self.rng, made.text), made.target, made.kind))
+                out.append(Command(finish(self.rng, made.text), made.target, made.kind))
         return out

@@ -163,6 +163,20 @@ def figures(verdicts):
             "mean_iou_of_hits": round(sum(hits) / max(1, len(hits)), 4)}
 
 
+def table(out):
+    """The figures of all sources as rows of a Markdown table."""
+    percent = lambda part: f"{100 * part['share']:.1f} % of {part['commands']:,} ({100 * part['wilson95'][0]:.1f} to {100 * part['wilson95'][1]:.1f})"
+    names = list(out)
+    rows = [["", *names], ["---"] * (len(names) + 1)]
+    for group in dict.fromkeys(group for part in out.values() for group in part["groups"]):
+        cells = [part["groups"].get(group) for part in out.values()]
+        rows.append([group, *(percent(cell) if cell else "" for cell in cells)])
+    for key in ("false_abstentions", "hits_with_iou_of_half", "free_greedy_agrees"):
+        rows.append([key.replace("_", " "), *(f"{100 * part[key]:.1f} %" for part in out.values())])
+    rows.append(["mean iou of hits", *(f"{part['mean_iou_of_hits']:.2f}" for part in out.values())])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
@@ -187,6 +201,7 @@ def main():
             low, high = part["wilson95"]
             print(f"{group:24} {part['right']:5} of {part['commands']:5}  {100 * part['share']:5.1f} %  [{100 * low:.1f}, {100 * high:.1f}]")
         print({key: value for key, value in out[name].items() if key != "groups"}, flush=True)
+    print(table(out))
     if args.out:
         args.out.write_text(json.dumps(out, indent=1) + "\n")
     if args.verdicts:

@@ -19,7 +19,7 @@ import vocabulary as V
 
 # Ids of what a cell may show, by group: words (with one class for any other word), icons, roles.
 GROUP_IDS = [torch.tensor([V.WORD_ID[word] for word in group]) for group in (V.SHOWN, V.ICONS, V.ROLES)]
-WORDS = 0  # the group that has the class for any other word
+WORDS, ROLES = 0, 2  # the group that has the class for any other word, and the easy one
 
 
 class Heads(nn.Module):
@@ -65,7 +65,7 @@ def look_losses(heads, features, cells, words, sigma, most=12):
         weight = torch.where(label > 0, 1.0, 0.2)  # most cells show nothing
         each = F.cross_entropy(logits.transpose(1, 2), label, ignore_index=grid_cells.IGNORE, reduction="none")
         part = (each * weight).sum() / weight[label != grid_cells.IGNORE].sum()
-        what = what + (2 * part if group == 0 else part)  # names are the slowest to come
+        what = what + (part if group == ROLES else 2 * part)  # names are the slowest to come
     image, cell = torch.nonzero(cells[:, 3] >= 0, as_tuple=True)
     some = torch.randperm(len(image))[:most * len(cells)]
     image, cell = image[some], cell[some]

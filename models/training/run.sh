@@ -10,8 +10,8 @@ cd "$(dirname "$0")"
 work=${WORK:-build}
 python=${PYTHON:-python3}
 case "${1:-}" in
-  --small) screens=40 held_out=12 reading=0.4 pointing=0.6 settling=0.2 every=10 ;;
-  "") screens=6000 held_out=150 reading=45 pointing=60 settling=45 every=60 ;;
+  --small) screens=40 held_out=12 reading=0.4 pointing=0.6 settling=0.2 every=8 warmup=10 ;;
+  "") screens=6000 held_out=150 reading=45 pointing=60 settling=45 every=60 warmup=200 ;;
   *) sed -n 2,8p "$0" >&2; exit 2 ;;
 esac
 mkdir -p "$work"
@@ -32,7 +32,8 @@ node kits/render.mjs --kits held-out --first-seed 100000 --count "$held_out" --s
 # Read first, then point, then settle at a falling rate.
 rm -f "$work/training-log.csv"
 train() {
-  "$python" train.py --watch procedural "$work/kits" --out "$work/pocket.pt" --log "$work/training-log.csv" --every "$every" "$@"
+  "$python" train.py --watch procedural "$work/kits" --out "$work/pocket.pt" --log "$work/training-log.csv" --every "$every" \
+    --warmup "$warmup" "$@"
 }
 train --stage read --minutes "$reading" --settle 0 --mix "sheets=1"
 train --stage point --minutes "$pointing" --settle 0 --init "$work/pocket.pt" --mix "sheets=1,procedural=1,$work/kits=2"

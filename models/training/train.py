@@ -135,7 +135,7 @@ def main():
                 what, where = losses.look_losses(heads, features, batch["cells"], model.words, sigma)
                 letters, spelling = losses.letter_losses(heads, first, features, batch)
                 located, attention = losses.answer_losses(model, features, batch, sigma)
-            loss = what + 0.3 * where + 0.5 * letters + spelling + located + 0.5 * attention
+            loss = what + 0.5 * where + 0.5 * letters + spelling + located + 0.5 * attention
             for optimizer in optimizers:
                 optimizer.zero_grad()
             loss.backward()
