@@ -2,6 +2,7 @@
 //! is the reference, and a fast one for f32 on the CPU. All work on (batch, tokens, channels) or (batch, height, width,
 //! channels), channels last.
 
+pub mod add;
 mod arithmetic;
 pub mod attention;
 pub mod channel_attention;
@@ -19,6 +20,7 @@ use std::ops::Deref;
 
 use candle_core::{CpuStorage, DType, Result, Storage, Tensor};
 
+pub use add::add_to_each;
 pub use attention::{AttentionShape, attention};
 pub use channel_attention::channel_attention;
 pub use convolution::{Order, Window, convolution};

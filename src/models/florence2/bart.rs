@@ -347,7 +347,7 @@ impl Embedding {
     /// Adds the positions from `first` on and normalises; x is (rows, tokens, `d_model`).
     fn place(&self, x: &Tensor, first: usize) -> Result<Tensor> {
         let positions = self.positions.i(first + POSITION_OFFSET..first + POSITION_OFFSET + x.dim(1)?)?;
-        self.norm.forward(&x.broadcast_add(&positions)?)
+        self.norm.forward(&kernels::add_to_each(x, &positions)?)
     }
 }
 

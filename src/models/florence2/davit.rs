@@ -257,7 +257,7 @@ impl Projector {
 
     /// (batch, tokens, channels) to (batch, 1 + tokens, `d_model`).
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let x = x.broadcast_add(&self.position)?;
+        let x = kernels::add_to_each(x, &self.position)?;
         let mean = x.to_dtype(DType::F32)?.mean_keepdim(1)?.to_dtype(x.dtype())?; // (batch, 1, channels)
         let tokens = Tensor::cat(&[mean, x], 1)?; // (batch, 1 + tokens, channels)
         let layer = Layer { weight: &self.projection, bias: None };
