@@ -11,7 +11,7 @@ use tapline::screenshot::{self, Limits};
 fn stages(criterion: &mut Criterion) {
     let model = load(&Checkpoint::Embedded, &LoadOptions::default()).expect("the embedded model");
     let profile = &model.profile;
-    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/models/pocket/samples/shape-light-400x400.png");
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/models/pocket/samples/login.png");
     let file = std::fs::read(sample).expect("a sample screen");
 
     let mut group = criterion.benchmark_group("pocket");
@@ -22,7 +22,7 @@ fn stages(criterion: &mut Criterion) {
         profile.normalizer.planes(&rgb)
     };
     group.bench_function("resize and normalise", |bencher| bencher.iter(prepare));
-    let prompt = || profile.tokenizer.encode(&profile.template.render("tap the red circle").expect("a prompt"));
+    let prompt = || profile.tokenizer.encode(&profile.template.render("sign in").expect("a prompt"));
     group.bench_function("tokenise", |bencher| bencher.iter(prompt));
 
     let (pixels, ids) = (prepare(), prompt().expect("ids"));

@@ -177,10 +177,14 @@ class Stream(torch.utils.data.IterableDataset):
             turn += step
 
 
+def gentle(_):
+    """A process that draws gives way to the one that trains."""
+    os.nice(5)
+    torch.set_num_threads(1)
+
+
 def stream(*arguments, workers=1):
-    def gentle(_):
-        os.nice(5)
-        torch.set_num_threads(1)
     return iter(torch.utils.data.DataLoader(
         Stream(*arguments), batch_size=None, num_workers=workers, prefetch_factor=6 if workers else None,
-        worker_init_fn=gentle))
+        worker_init_fn=gentle,
+        multiprocessing_context="fork" if workers else None))

@@ -1,6 +1,6 @@
 """Measure a checkpoint folder on ScreenSpot-shaped folders, with transformers' own Florence-2 class.
 
-    python evaluate.py ../pocket procedural=build/held-out/procedural kits=build/held-out/kits --out figures.json
+    python evaluate.py ../pocket procedural=build/held-out/procedural evaluation=../pocket/evaluation --out ../pocket/figures.json
 
 The weights are the folder's (half precision, computed in float32), and so is the tokenizer. Right means that the middle
 of the answered box lies in the true box, edges included, or that it abstained where the target is absent; abstaining on
@@ -152,7 +152,7 @@ def share(verdicts):
 def figures(verdicts):
     """Figures of one source."""
     present = [v for v in verdicts if v["kind"] != "absent"]
-    groups = {"present": present, "absent": [v for v in verdicts if v["kind"] == "absent"]}
+    groups = {"all": verdicts, "present": present, "absent": [v for v in verdicts if v["kind"] == "absent"]}
     for field in ("kind", "kit", "type"):
         for value in sorted({v[field] for v in present}):
             groups[f"{field}: {value}"] = [v for v in present if v[field] == value]

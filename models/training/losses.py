@@ -19,6 +19,7 @@ import vocabulary as V
 
 # Ids of what a cell may show, by group: words (with one class for any other word), icons, roles.
 GROUP_IDS = [torch.tensor([V.WORD_ID[word] for word in group]) for group in (V.SHOWN, V.ICONS, V.ROLES)]
+ABSENT_SIGMA = 7.0  # bins of blur around the abstain bin, at least
 WORDS, ROLES = 0, 2  # the group that has the class for any other word, and the easy one
 
 
@@ -44,7 +45,7 @@ class Heads(nn.Module):
 
 
 def soft_targets(answer, sigma):
-    """Gaussians over the bins, so that a near miss costs little."""
+    """Gaussians over the bins, so that a near miss costs little. `sigma` is a number, or one for each row."""
     distance = torch.arange(V.BINS) - answer.unsqueeze(-1)
     weight = torch.exp(-0.5 * (distance / sigma) ** 2)
     return weight / weight.sum(-1, keepdim=True)
@@ -98,7 +99,8 @@ def answer_losses(model, features, batch, sigma, jitter=5):
     log = logits.log_softmax(-1)
     # The abstain bin stands out from its neighbours a little, since it must be met exactly.
     stands_out = 1 + 0.3 * (absent[:, None, None] & (torch.arange(V.BINS) == V.ABSTAIN))
-    soft = soft_targets(answer, sigma) * stands_out
+    # An edge that is known within some bins has a low peak however sure its element is; a sharp abstain bin would win too often.
+    soft = soft_targets(answer, torch.where(absent, max(sigma, ABSENT_SIGMA), sigma)[:, None, None]) * stands_out
     located = -(soft / soft.sum(-1, keepdim=True) * log[:, 1:5, V.LOCATION:]).sum(-1).mean()
     framed = -(log[:, 0, V.BOS] + log[:, 5, V.EOS]).mean()
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the screens, trains, exports and measures pocket from nothing.
 #
-#     sh run.sh            the whole recipe: about four hours on two cores, of which one and a half for the screens
+#     sh run.sh            the whole recipe: about three hours on two cores with bf16 instructions, of which a half for the screens
 #     sh run.sh --small    the same steps on a few screens with one minute of training, to see that they work
 #
 # Needs the packages of README.md. Everything is written under WORK (default: build).
@@ -32,14 +32,16 @@ node kits/render.mjs --kits held-out --first-seed 100000 --count "$held_out" --s
 # Read first, then point, then settle at a falling rate.
 rm -f "$work/training-log.csv"
 train() {
-  "$python" train.py --watch procedural "$work/kits" --out "$work/pocket.pt" --log "$work/training-log.csv" --every "$every" \
-    --warmup "$warmup" "$@"
+  "$python" train.py --processes "${PROCESSES:-2}" --images 3 --per-image 20 --warmup "$warmup" --every "$every" \
+    --watch procedural "$work/kits" --out "$work/pocket.pt" --log "$work/training-log.csv" "$@"
 }
 train --stage read --minutes "$reading" --settle 0 --mix "sheets=1"
 train --stage point --minutes "$pointing" --settle 0 --init "$work/pocket.pt" --mix "sheets=1,procedural=1,$work/kits=2"
-train --stage settle --minutes "$settling" --settle 1 --sigma 4 1.5 --init "$work/pocket.pt" --mix "procedural=1,$work/kits=2"
+train --stage settle --minutes "$settling" --settle 1 --sigma 7 2 --init "$work/pocket.pt" \
+  --mix "sheets=0.3,procedural=1.5,$work/kits=1.5"
 
 "$python" export.py "$work/pocket.pt" "$work/pocket"
 "$python" evaluate.py "$work/pocket" procedural="$work/held-out/procedural" training-kits="$work/held-out/training-kits" \
-  held-out-kits="$work/held-out/held-out-kits" --out "$work/pocket/figures.json"
+  held-out-kits="$work/held-out/held-out-kits" evaluation=../pocket/evaluation --out "$work/pocket/figures.json"
 cp "$work/training-log.csv" "$work/pocket/"
+"$python" plot.py "$work/training-log.csv" "$work/pocket/training-log.png"

@@ -11,6 +11,7 @@ mod locate;
 mod metrics;
 mod overload;
 mod parity;
+mod pocket;
 mod reference;
 mod screenshot;
 mod shutdown;
