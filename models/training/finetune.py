@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 import batches
 import checkpoint as checkpoints
+import precision
 import screenspot
 import vocabulary as V
 
@@ -88,7 +89,7 @@ def run(args):
             if done >= 1:
                 break
             optimizer.param_groups[0]["lr"] = args.rate * min(1, (step + 1) / args.warmup, 0.01 + (1 - done) / max(1e-9, args.settle))
-            with torch.autocast("cpu", torch.bfloat16, enabled=not args.float32):
+            with precision.autocast():
                 logits, _ = model.answer(model.read(model.look(pixels), prompts), inputs)
             loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
             optimizer.zero_grad()

@@ -5,6 +5,8 @@ to see markedly faster than Adam. Embeddings, norms and biases stay with AdamW.
 """
 import torch
 
+import precision
+
 
 def orthogonal(x, steps=5):
     """The nearest orthogonal matrices [n, rows, columns], roughly: Newton-Schulz iterations with the usual quintic's
@@ -12,7 +14,7 @@ def orthogonal(x, steps=5):
     a, b, c = 3.4445, -4.7750, 2.0315
     tall = x.shape[1] > x.shape[2]
     x = x.transpose(1, 2) if tall else x
-    x = (x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)).bfloat16()
+    x = (x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)).to(precision.working_type())
     for _ in range(steps):
         s = x @ x.transpose(1, 2)
         x = a * x + (b * s + c * s @ s) @ x

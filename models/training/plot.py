@@ -13,13 +13,13 @@ LINES = {"named_words": (40, 110, 220), "named_icons": (230, 130, 20), "right": 
 
 
 def points(rows):
-    """(screens seen, row), counted on over stages that each begin at nothing."""
-    before, last, stage = 0, 0, None
+    """(screens seen, row), counted on over runs that each begin at nothing."""
+    before, last = 0, 0
     for row in rows:
-        if row["stage"] != stage:
-            before, stage = before + last, row["stage"]
-        last = int(row["images"])
-        yield before + last, row
+        seen = int(row["images"])
+        before += last if seen < last else 0
+        last = seen
+        yield before + seen, row
 
 
 def main():

@@ -17,8 +17,10 @@ import torch
 from torch import distributed, multiprocessing
 
 import batches
+import checkpoint
 import finetune
 import losses
+import precision
 from model import Layout, Pocket
 from muon import Muon
 
@@ -29,7 +31,7 @@ FIELDS = ("stage", "step", "seconds", "images", "rate", "loss", "what", "where",
 @torch.no_grad()
 def measure(model, heads, held_out):
     """Small figures to watch; `evaluate.py` makes those for the card."""
-    with torch.autocast("cpu", torch.bfloat16):
+    with precision.autocast():
         features = torch.cat([model.look(batches.normalise(part)) for part in held_out["pictures"].split(8)])
         out = {}
         for group, name in ((0, "named_words"), (1, "named_icons")):
@@ -74,6 +76,23 @@ def share_gradients(weights, done, processes):
     return flat[-1].item()
 
 
+def resume(path, model, heads, optimizers):
+    """Takes over what fits: all of a .pt file of the same layout, or the network alone of a checkpoint folder."""
+    if Path(path).is_dir():
+        model.load_state_dict(checkpoint.load(path).model.state_dict())
+        return
+    saved = torch.load(path, weights_only=False)
+    for part, own in (("model", model), ("heads", heads)):
+        mine = own.state_dict()
+        fits = {name: value for name, value in saved[part].items() if name in mine and mine[name].shape == value.shape}
+        own.load_state_dict(mine | fits)
+    count = lambda groups: sum(len(group["params"]) for group in groups)
+    same = [count(state["param_groups"]) for state in saved["optimizers"]] == [count(o.param_groups) for o in optimizers]
+    if same and saved["layout"] == model.layout:
+        for optimizer, state in zip(optimizers, saved["optimizers"]):
+            optimizer.load_state_dict(state)
+
+
 def mix_of(text):
     """`a=2,b` as {"a": 2.0, "b": 1.0}."""
     return {name: float(weight or 1) for name, _, weight in (part.partition("=") for part in text.split(","))}
@@ -84,8 +103,8 @@ def main():
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--mix", type=mix_of, default=mix_of("sheets,procedural"), help="sources and their weights")
     parser.add_argument("--watch", nargs="*", default=["procedural"], help="sources to measure on, by turns")
-    parser.add_argument("--init", help="what to go on from: a .pt file (of another layout, only what fits is taken); or, to"
-                        " fine-tune, a checkpoint folder or `tinyclick`")
+    parser.add_argument("--init", help="what to go on from: a .pt file (of another layout, only what fits is taken) or a"
+                        " folder such as ../pocket; to fine-tune, a checkpoint folder or `tinyclick`")
     parser.add_argument("--data", nargs="+", help="ScreenSpot-shaped folders to fine-tune on")
     parser.add_argument("--steps", type=int, help="steps of fine-tuning, instead of --minutes")
     parser.add_argument("--out", default="pocket.pt")
@@ -104,7 +123,6 @@ def main():
                         " on a few cores much faster than threads")
     parser.add_argument("--port", type=int, default=29517, help="where the processes meet")
     parser.add_argument("--workers", type=int, default=1, help="processes that draw screens")
-    parser.add_argument("--float32", action="store_true", help="no bf16: for CPUs without instructions for it")
     parser.add_argument("--every", type=float, default=60, help="seconds between lines of the log")
     args = parser.parse_args()
     args.rate = args.rate or (2e-5 if args.data else 1.5e-3)
@@ -129,15 +147,7 @@ def train(rank, args):
     weights = [*model.parameters(), *heads.parameters()]
     optimizers = make_optimizers(model, heads, args.rate, args.muon)
     if args.init:
-        saved = torch.load(args.init, weights_only=False)
-        for part, own in (("model", model), ("heads", heads)):
-            mine = own.state_dict()
-            fits = {name: value for name, value in saved[part].items() if name in mine and mine[name].shape == value.shape}
-            own.load_state_dict(mine | fits)
-        counts = [sum(len(group["params"]) for group in state["param_groups"]) for state in saved["optimizers"]]
-        if counts == [sum(len(group["params"]) for group in o.param_groups) for o in optimizers] and saved["layout"] == layout:
-            for optimizer, state in zip(optimizers, saved["optimizers"]):
-                optimizer.load_state_dict(state)
+        resume(args.init, model, heads, optimizers)
     shape = (layout.image, layout.grids)
     torch.manual_seed(args.first_seed + rank)
     watched = {name: batches.make(batches.source(name), batches.HELD_OUT, 32, 8, *shape) for name in args.watch if rank == 0}
@@ -156,7 +166,7 @@ def train(rank, args):
         while done < 1:
             batch = next(source)
             sigma = args.sigma[0] * (1 - done) + args.sigma[1] * done
-            with torch.autocast("cpu", torch.bfloat16, enabled=not args.float32):
+            with precision.autocast():
                 features, first = model.look_closely(batches.normalise(batch["pictures"]))
                 what, where = losses.look_losses(heads, features, batch["cells"], model.words, sigma)
                 letters, spelling = losses.letter_losses(heads, first, features, batch)

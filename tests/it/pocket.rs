@@ -18,7 +18,7 @@ const ALLOWED_LOSS: f64 = 0.02;
 /// Share of the commands on which f32 and bf16 must say the same.
 const AGREEMENT: f64 = 0.97;
 
-/// An item in the shape of ScreenSpot; without a box, the target is not on the screen.
+/// An item in the shape of `ScreenSpot`; without a box, the target is not on the screen.
 #[derive(Deserialize)]
 struct Item {
     img_filename: String,
