@@ -20,15 +20,15 @@ import evaluate
 import screenspot
 from commands import Commander
 
-# File -> (template, what the name or icon of the target is, commands to try); None: whatever the screen offers.
+# File -> (template, taller than wide or not, what the name or icon of the target is, commands to try); None: any.
 WANTED = {
-    "login": ("login", "Sign in", ["sign in"]),
-    "settings": ("settings", None, None),
-    "player": ("player", "play", ["tap the play icon", "the play button", "press play"]),
-    "mail": ("mail", None, None),
-    "shop": ("shop", None, None),
-    "table": ("table", None, None),
-    "dashboard": ("dashboard", None, None),
+    "login": ("login", True, "Sign in", ["sign in"]),
+    "settings": ("settings", True, None, None),
+    "player": ("player", True, "play", ["tap the play icon", "the play button", "press play"]),
+    "mail": ("mail", False, None, None),
+    "shop": ("shop", True, None, None),
+    "table": ("table", None, None, None),
+    "dashboard": ("dashboard", False, None, None),
 }
 ABSENT = "sign in"  # asked of a screen of another template that has no such thing
 LARGEST = 200_000   # bytes of a PNG
@@ -36,7 +36,7 @@ LARGEST = 200_000   # bytes of a PNG
 
 def tries(record, wanted):
     """(command, element) pairs to try on a screen."""
-    _, name, phrases = wanted
+    _, _, name, phrases = wanted
     if name is None:
         asked = Commander(record, record["seed"]).take(12, absent=0)
         return [(command.text, record["elements"][command.target]) for command in asked if command.kind in ("text", "icon")]
@@ -64,10 +64,10 @@ def main():
         found, _ = evaluate.answer(model, seen, [tokenizer.encode(command).ids for command, _ in asked])
         return [evaluate.judge(item, bins, image.size) for item, bins in zip(items, found.tolist())]
 
-    listed, left, kits = [], dict(WANTED), set()
+    listed, left, kits = [], dict(WANTED), []
     for image, record in screenspot.rendered(args.rendered):
         match = next((file for file, wanted in left.items() if wanted[0] == record["template"]), None)
-        if match is None or record["kit"] in kits:
+        if match is None or kits.count(record["kit"]) > 1 or left[match][1] not in (None, image.height > image.width):
             continue
         buffer = io.BytesIO()
         image.convert("RGB").save(buffer, "PNG", optimize=True)
@@ -89,7 +89,7 @@ def main():
                        "kit": record["kit"], "template": record["template"], "seed": record["seed"]})
         if absent:
             listed.append(listed[-1] | {"instruction": ABSENT, "bbox": None, "data_type": "text"})
-        kits.add(record["kit"])
+        kits.append(record["kit"])
         del left[match]
         if not left:
             break
