@@ -31,7 +31,7 @@ const ROUNDS: u32 = 3;
 const SCREENSHOTS: usize = 64;
 /// A balancer asks every few seconds; this is far more often, and still costs the server next to nothing.
 const PROBE_INTERVAL: Duration = Duration::from_millis(25);
-const COMMANDS: [&str; 4] = ["tap the red circle", "open settings", "the save button", "click on search"];
+const COMMANDS: [&str; 4] = ["sign in", "open settings", "the save button", "click on search"];
 
 struct Shot {
     file: Vec<u8>,
