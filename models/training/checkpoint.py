@@ -1,5 +1,6 @@
 """Checkpoint folders in the remote layout of Florence-2 and TinyClick: reading their sizes and weights, writing them back."""
 import json
+import os
 import shutil
 import tomllib
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer
+from tokenizers import ByteLevelBPETokenizer, Tokenizer, processors
 
 from model import Layout, Pocket
 
@@ -49,11 +50,26 @@ def find(name):
     """A folder, or `tinyclick` as the newest copy in the hub's cache (`tapline pull tinyclick` puts it there)."""
     if name != "tinyclick":
         return Path(name)
-    cache = Path.home() / ".cache/huggingface/hub/models--Krystianz--TinyClick/snapshots"
+    home = Path(os.environ.get("HF_HOME", Path.home() / ".cache/huggingface"))
+    cache = Path(os.environ.get("HF_HUB_CACHE", home / "hub")) / "models--Krystianz--TinyClick/snapshots"
     found = sorted(cache.glob("*"), key=lambda path: path.stat().st_mtime) if cache.is_dir() else []
     if not found:
         raise SystemExit("tinyclick is not downloaded: run `tapline pull tinyclick`, or name its folder")
     return found[-1]
+
+
+def tokenizer_of(folder):
+    """The folder's tokenizer, from tokenizer.json or from its older form: a byte-level BPE in three files."""
+    if (folder / "tokenizer.json").exists():
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+    bpe = ByteLevelBPETokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    added = json.loads((folder / "added_tokens.json").read_text())
+    bpe.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", *sorted(added, key=added.get)])
+    ends = [(token, bpe.token_to_id(token)) for token in ("</s>", "<s>")]
+    bpe._tokenizer.post_processor = processors.RobertaProcessing(*ends, trim_offsets=True, add_prefix_space=False)
+    if any(bpe.token_to_id(token) != number for token, number in added.items()):
+        raise SystemExit(f"the tokens of {folder / 'added_tokens.json'} do not follow those of vocab.json")
+    return bpe._tokenizer
 
 
 def load(name):
@@ -73,7 +89,7 @@ def load(name):
     manifest = folder / "locator.toml"
     if not manifest.exists():
         manifest = MODELS / "tinyclick.toml"
-    return Checkpoint(model, Tokenizer.from_file(str(folder / "tokenizer.json")), tomllib.loads(manifest.read_text()),
+    return Checkpoint(model, tokenizer_of(folder), tomllib.loads(manifest.read_text()),
                       folder, tensors)
 
 
