@@ -47,7 +47,11 @@ def finish(rng, text):
     """One article at most; and people write in small letters, in capitals, or as the screen does."""
     text = text.replace("the the ", "the ")
     chance = rng.random()
-    return text.lower() if chance < 0.3 else text.upper() if chance < 0.36 else text[:1].upper() + text[1:] if chance < 0.6 else text
+    if chance < 0.3:
+        return text.lower()
+    if chance < 0.36:
+        return text.upper()
+    return text[:1].upper() + text[1:] if chance < 0.6 else text
 
 
 def by_name(rng, element):
@@ -134,7 +138,8 @@ class Commander:
                 form = form.replace("{} {}", "{0} {1}")
                 return Command(rng.choice(PLAIN).format(form.format(place, noun)), i, "position")
         if chance < 0.08:
-            rows = [m for r, m in sorted(self.roles.items()) if r in ("tab", "row", "card", "field", "checkbox") and 2 <= len(m) <= 8]
+            rows = [members for role, members in sorted(self.roles.items())
+                    if role in ("tab", "row", "card", "field", "checkbox") and 2 <= len(members) <= 8]
             if rows:
                 members = reading_order(elements, rng.choice(rows))
                 return self.ordinal(members, None)

@@ -135,7 +135,9 @@ def run(model, tokenizer, items, side):
         picture = torch.from_numpy(np.array(batches.squash(image, side)))[None]
         with torch.no_grad():
             seen = features(model, picture)
-        found, free = answer(model, seen, [tokenizer.encode(items[n]["instruction"]).ids for n in members])
+        lines = [tokenizer.encode(items[n]["instruction"]).ids for n in members]
+        assert lines == [V.encode(items[n]["instruction"]) for n in members], "tokenizer.json and vocabulary.py differ"
+        found, free = answer(model, seen, lines)
         same += free.tolist()
         for n, bins in zip(members, found.tolist()):
             verdicts[n] = judge(items[n], bins, image.size)
@@ -165,7 +167,10 @@ def figures(verdicts):
 
 def table(out):
     """The figures of all sources as rows of a Markdown table."""
-    percent = lambda part: f"{100 * part['share']:.1f} % of {part['commands']:,} ({100 * part['wilson95'][0]:.1f} to {100 * part['wilson95'][1]:.1f})"
+    def percent(part):
+        low, high = part["wilson95"]
+        return f"{100 * part['share']:.1f} % of {part['commands']:,} ({100 * low:.1f} to {100 * high:.1f})"
+
     names = list(out)
     rows = [["", *names], ["---"] * (len(names) + 1)]
     for group in dict.fromkeys(group for part in out.values() for group in part["groups"]):
@@ -199,7 +204,8 @@ def main():
         print(f"== {name}: {len(items)} commands on {len({i['path'] for i in items})} screens")
         for group, part in out[name]["groups"].items():
             low, high = part["wilson95"]
-            print(f"{group:24} {part['right']:5} of {part['commands']:5}  {100 * part['share']:5.1f} %  [{100 * low:.1f}, {100 * high:.1f}]")
+            print(f"{group:24} {part['right']:5} of {part['commands']:5}  {100 * part['share']:5.1f} %"
+                  f"  [{100 * low:.1f}, {100 * high:.1f}]")
         print({key: value for key, value in out[name].items() if key != "groups"}, flush=True)
     print(table(out))
     if args.out:

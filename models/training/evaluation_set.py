@@ -77,7 +77,8 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     drawn = (procedural.screen(seed) for seed in itertools.count(FIRST_SEED))
-    entries = (chosen(drawn, COUNTS["procedural"], COUNTS["procedural"]) + chosen(screenspot.rendered(args.seen), COUNTS["seen"], 2)
+    entries = (chosen(drawn, COUNTS["procedural"], COUNTS["procedural"])
+               + chosen(screenspot.rendered(args.seen), COUNTS["seen"], 2)
                + chosen(screenspot.rendered(args.unseen), COUNTS["unseen"], 5))
     (args.out / "images").mkdir(parents=True, exist_ok=True)
     for old in (args.out / "images").iterdir():

@@ -40,7 +40,8 @@ def config(layout):
     heads = [dim // HEAD for dim in layout.dims]
     vision = dict(
         model_type="davit", dim_embed=list(layout.dims), depths=list(layout.depths), patch_size=list(layout.patch),
-        patch_stride=list(layout.stride), patch_padding=list(layout.padding), patch_prenorm=[i > 0 for i in range(len(layout.dims))],
+        patch_stride=list(layout.stride), patch_padding=list(layout.padding),
+        patch_prenorm=[i > 0 for i in range(len(layout.dims))],
         num_heads=heads, num_groups=heads, window_size=layout.window, drop_path_rate=0.0, enable_checkpoint=False,
         projection_dim=layout.d_model, image_feature_source=["spatial_avg_pool", "temporal_avg_pool"],
         image_pos_embed={"type": "learned_abs_2d", "max_pos_embeddings": layout.grid_positions},

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 import batches
 import checkpoint as checkpoints
 import precision
+import schedule
 import screenspot
 import vocabulary as V
 
@@ -88,7 +89,7 @@ def run(args):
             done = step / args.steps if args.steps else (time.time() - began) / 60 / args.minutes
             if done >= 1:
                 break
-            optimizer.param_groups[0]["lr"] = args.rate * min(1, (step + 1) / args.warmup, 0.01 + (1 - done) / max(1e-9, args.settle))
+            optimizer.param_groups[0]["lr"] = args.rate * schedule.rate(done, step, args.warmup, args.settle)
             with precision.autocast():
                 logits, _ = model.answer(model.read(model.look(pixels), prompts), inputs)
             loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)

@@ -45,7 +45,8 @@ def main():
             draw.text((at(seen, 1)[0] + 3, EDGE[1] - 14), stage, fill=(90, 90, 90), font=face)
     for n, (name, colour) in enumerate(LINES.items()):
         for watched in sorted({row["watched"] for _, row in rows}):
-            line = [at(seen, float(row[name])) for seen, row in rows if row["watched"] == watched and row[name] not in ("", "nan")]
+            line = [at(seen, float(row[name])) for seen, row in rows
+                    if row["watched"] == watched and row[name] not in ("", "nan")]
             if len(line) > 1:
                 draw.line(line, fill=colour, width=2)
         draw.text((SIZE[0] - EDGE[2] + 12, EDGE[1] + 18 * n), name.replace("_", " "), fill=colour, font=face)

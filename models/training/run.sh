@@ -15,6 +15,8 @@ case "${1:-}" in
   *) sed -n 2,8p "$0" >&2; exit 2 ;;
 esac
 mkdir -p "$work"
+# The makers append: screens of an earlier run would be taken twice.
+rm -rf "$work"/rendered "$work"/rendered-seen "$work"/rendered-unseen "$work"/held-out
 # Training allocates and frees the same large blocks at every step; giving them back to the system in between costs
 # as much as the arithmetic.
 export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592 MALLOC_TOP_PAD_=268435456

@@ -1,13 +1,14 @@
 """The sample screens of the README: held-out screens with a command that the checkpoint answers rightly, and one absent.
 
-    python samples.py ../pocket --rendered build/samples
+    python samples.py ../pocket --rendered build/samples --tapline ../../target/release/tapline
 
-`--rendered` is a folder of screens written by kits/render.mjs at seeds from 300,000, with several of every template wanted.
+`publish.sh` runs it. `--rendered` is a folder of screens written by kits/render.mjs at seeds from 300,000, with several of every template wanted.
 The card must say that these were picked.
 """
 import argparse
 import io
 import json
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -44,10 +45,26 @@ def tries(record, wanted):
     return [(phrase, found[0]) for phrase in phrases] if len(found) == 1 else []
 
 
+def annotate(tapline, folder, listed):
+    """Small pictures with what the program answers, for the README."""
+    out = folder / "annotated"
+    out.mkdir(exist_ok=True)
+    for old in out.iterdir():
+        old.unlink()
+    for item in listed:
+        if item["bbox"]:
+            file = out / item["img_filename"]
+            subprocess.run([tapline, "locate", folder / item["img_filename"], item["instruction"], "--out", file], check=True)
+            image = Image.open(file).convert("RGB")
+            image.thumbnail((900, 640))
+            image.quantize(128).save(file, optimize=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rendered", type=Path, required=True)
+    parser.add_argument("--tapline", help="the program, to draw what it answers into samples/annotated")
     args = parser.parse_args()
     torch.set_num_threads(1)
     model, tokenizer = evaluate.load(args.folder), Tokenizer.from_file(str(args.folder / "tokenizer.json"))
@@ -96,6 +113,8 @@ def main():
     (folder / "samples.json").write_text("[\n" + ",\n".join(json.dumps(item) for item in listed) + "\n]\n")
     print(*listed, sep="\n")
     print("not found:", list(left))
+    if args.tapline:
+        annotate(args.tapline, folder, listed)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""A tiny random checkpoint in TinyClick's layout, to try fine-tuning on: remote names, encoder layers, an output layer of its own.
+"""A tiny random checkpoint in TinyClick's layout, to try fine-tuning on.
+
+Remote names, encoder layers, and an output layer of its own.
 
     python tiny.py build/tiny
 """

@@ -21,6 +21,7 @@ import checkpoint
 import finetune
 import losses
 import precision
+import schedule
 from model import Layout, Pocket
 from muon import Muon
 
@@ -55,12 +56,6 @@ def make_optimizers(model, heads, rate, muon_rate):
     others = [p for p in (*model.parameters(), *heads.parameters()) if id(p) not in chosen]
     return (torch.optim.AdamW(others, lr=rate, weight_decay=0.01, betas=(0.9, 0.98), fused=True),
             Muon(matrices, lr=muon_rate))
-
-
-def rate(done, step, warmup, settle):
-    """A linear warm-up by steps (post-norm layers need it), level, and a linear way down over the last part."""
-    down = min(1.0, 0.01 + (1 - done) / settle) if settle else 1.0
-    return min(1.0, (step + 1) / warmup) * down
 
 
 def share_gradients(weights, done, processes):
@@ -150,8 +145,10 @@ def train(rank, args):
         resume(args.init, model, heads, optimizers)
     shape = (layout.image, layout.grids)
     torch.manual_seed(args.first_seed + rank)
-    watched = {name: batches.make(batches.source(name), batches.HELD_OUT, 32, 8, *shape) for name in args.watch if rank == 0}
-    source = batches.stream(args.mix, args.first_seed + rank * 5_000_000, args.images, args.per_image, *shape, workers=args.workers)
+    watched = {name: batches.make(batches.source(name), batches.HELD_OUT, 32, 8, *shape)
+               for name in args.watch if rank == 0}
+    first_seed = args.first_seed + rank * 5_000_000
+    source = batches.stream(args.mix, first_seed, args.images, args.per_image, *shape, workers=args.workers)
 
     def save():
         torch.save({"model": model.state_dict(), "heads": heads.state_dict(), "optimizers": [o.state_dict() for o in optimizers],
@@ -177,7 +174,7 @@ def train(rank, args):
             loss.backward()
             done = share_gradients(weights, (time.time() - began) / 60 / args.minutes, args.processes)
             torch.nn.utils.clip_grad_norm_(weights, 1.0)
-            now = rate(done, step, args.warmup, args.settle)
+            now = schedule.rate(done, step, args.warmup, args.settle)
             for optimizer, base in zip(optimizers, (args.rate, args.muon)):
                 optimizer.param_groups[0]["lr"] = base * now
                 optimizer.step()
