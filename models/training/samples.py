@@ -2,8 +2,8 @@
 
     python samples.py ../pocket --rendered build/samples --tapline ../../target/release/tapline
 
-`publish.sh` runs it. `--rendered` is a folder of screens written by kits/render.mjs at seeds from 300,000, with several of every template wanted.
-The card must say that these were picked.
+`publish.sh` runs it. `--rendered` is a folder of screens written by kits/render.mjs at seeds from 300,000, with several
+of every template wanted. The card must say that these were picked.
 """
 import argparse
 import io
