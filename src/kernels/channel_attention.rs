@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Result, Tensor};
 use rayon::prelude::*;
 
-use super::packed::{Packed, Rows, Start, multiply};
+use super::packed::{Packed, Rows, Start, Target, multiply};
 use super::{Matrix, numbers};
 
 /// For each group of channels, A = softmax((q tokens^-0.5)^T k) over its last axis, and out = v A^T; qkv is
@@ -49,12 +49,12 @@ fn fast(qkv: &Tensor, groups: usize) -> Result<Tensor> {
     let source = numbers(&source)?;
     let (source, channels) = (&*source, all / 3);
     let size = channels / groups;
-    let weights: Vec<Packed> = (0..batch * groups)
+    let weights: Vec<Packed<f32>> = (0..batch * groups)
         .into_par_iter()
         .map(|index| {
             let (image, group) = (index / groups, index % groups);
             let image = &source[image * tokens * all..(image + 1) * tokens * all];
-            Packed::new(&weights(image, (all, channels), group * size, size), size, size)
+            Packed::new(&weights(image, (all, channels), group * size, size), size, size, |weight| weight)
         })
         .collect();
     let mut out = vec![0.0; batch * tokens * channels];
@@ -69,7 +69,8 @@ fn fast(qkv: &Tensor, groups: usize) -> Result<Tensor> {
                 let v = &source[token * all + 2 * channels + group * size..];
                 let v = Rows { values: v, stride: all, count };
                 let a = weights[image * groups + group].panels();
-                multiply(v, a, &[], Start::Fresh, &mut rows[group * size..], channels);
+                let target = Target::Sums { out: &mut rows[group * size..], stride: channels, start: Start::Fresh };
+                multiply(v, a, &[], target);
             }
             token += count;
         }

@@ -3,9 +3,11 @@
 use candle_core::{Device, Result, Tensor};
 use rayon::prelude::*;
 
-use super::linear::{After, Layer, ROWS, Weight, bias_of, linear};
-use super::packed::{Rows, Start, multiply};
-use super::{numbers, scratch};
+use super::linear::{After, Layer, bias_of, linear, rows_together};
+use super::number::Number;
+use super::numbers;
+use super::packed::{Packed, Rows, Start, Target, multiply};
+use super::weight::Form;
 
 /// Where a convolution looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,27 +45,41 @@ pub enum Order {
 /// # Errors
 /// Shapes that do not fit, or a device failure.
 pub fn convolution(x: &Tensor, order: Order, window: Window, layer: Layer<'_>) -> Result<Tensor> {
-    let Weight::Packed(weight) = layer.weight else {
-        return linear(&patches(x, order, window)?, layer, After::Nothing);
-    };
+    match &layer.weight.0 {
+        Form::F32(weight) => fast(x, order, window, weight, layer.bias),
+        Form::Bf16(weight) => fast(x, order, window, weight, layer.bias),
+        Form::Plain(_) => linear(&patches(x, order, window)?, layer, After::Nothing),
+    }
+}
+
+fn fast<N: Number>(
+    x: &Tensor,
+    order: Order,
+    window: Window,
+    weight: &Packed<N>,
+    bias: Option<&Tensor>,
+) -> Result<Tensor> {
     let geometry = Geometry::new(x, order, window)?;
     let (out, patch) = weight.dims();
     if patch != geometry.patch() {
         candle_core::bail!("a kernel of {patch} numbers for {:?} in {window:?}", x.dims());
     }
     let x = x.contiguous()?;
-    let (x, bias) = (numbers(&x)?, bias_of(layer.bias, out)?);
+    let (x, bias) = (numbers(&x)?, bias_of(bias, out)?);
     let (x, bias) = (&*x, bias.as_deref().unwrap_or_default());
     let (batch, rows, columns) = (x.len() / geometry.image().max(1), geometry.rows, geometry.columns);
     let mut result = vec![0.0; batch * rows * columns * out];
-    result.par_chunks_mut(ROWS * out).enumerate().for_each(|(block, result)| {
+    let (together, stride) = (rows_together::<N>(batch * rows * columns), N::padded(patch));
+    result.par_chunks_mut(together * out).enumerate().for_each(|(block, result)| {
         let count = result.len() / out;
-        scratch::with(count * patch, |place| {
-            for (position, patch) in place.chunks_exact_mut(patch).enumerate() {
-                geometry.gather(patch, x, block * ROWS + position);
+        N::with_scratch(count * stride, |place| {
+            for (position, place) in place.chunks_exact_mut(stride).enumerate() {
+                let (filled, rest) = place.split_at_mut(patch);
+                geometry.gather(filled, x, block * together + position);
+                rest.fill(N::default());
             }
-            let positions = Rows { values: place, stride: patch, count };
-            multiply(positions, weight.panels(), bias, Start::Fresh, result, out);
+            let positions = Rows { values: &*place, stride, count };
+            multiply(positions, weight.panels(), bias, Target::Sums { out: result, stride: out, start: Start::Fresh });
         });
     });
     Tensor::from_vec(result, (batch, rows, columns, out), &Device::Cpu)
@@ -125,7 +141,7 @@ impl Geometry {
     }
 
     /// The numbers under a position, counted through all rows and images.
-    fn gather(&self, patch: &mut [f32], x: &[f32], position: usize) {
+    fn gather<N: Number>(&self, patch: &mut [N], x: &[f32], position: usize) {
         let Window { kernel, stride, padding } = self.window;
         let (row, column) = (position / self.columns % self.rows, position % self.columns);
         let image = position / (self.columns * self.rows) * self.image();
@@ -136,14 +152,15 @@ impl Geometry {
         for (line, patch) in patch.chunks_exact_mut(kernel * self.pixel).enumerate() {
             let (plane, dy) = (line / kernel, line % kernel);
             let Some(y) = (row * stride + dy).checked_sub(padding).filter(|&y| y < self.height) else {
-                patch.fill(0.0);
+                patch.fill(N::default());
                 continue;
             };
-            patch[..from * self.pixel].fill(0.0);
-            patch[to * self.pixel..].fill(0.0);
+            patch[..from * self.pixel].fill(N::default());
+            patch[to * self.pixel..].fill(N::default());
             if from < to {
                 let x = &x[image + ((plane * self.height + y) * self.width + left + from - padding) * self.pixel..];
-                patch[from * self.pixel..to * self.pixel].copy_from_slice(&x[..(to - from) * self.pixel]);
+                let patch = &mut patch[from * self.pixel..to * self.pixel];
+                patch.iter_mut().zip(x).for_each(|(patch, x)| *patch = N::from_f32(*x));
             }
         }
     }
@@ -151,6 +168,9 @@ impl Geometry {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::DType;
+
+    use super::super::Weight;
     use super::super::tests::{assert_close, random};
     use super::*;
 
@@ -175,9 +195,12 @@ mod tests {
                 (&last, Order::ChannelsLast, kernels.permute((0, 2, 3, 1)).unwrap()),
             ] {
                 let weight = weight.reshape((out, kernel * kernel * channels)).unwrap();
-                for weight in [Weight::new(weight.clone()).unwrap(), Weight::Plain(weight)] {
+                let half = Weight::new(weight.to_dtype(DType::BF16).unwrap()).unwrap();
+                for (weight, tolerance) in
+                    [(Weight::new(weight.clone()).unwrap(), 3e-5), (Weight(Form::Plain(weight)), 3e-5), (half, 0.1)]
+                {
                     let layer = Layer { weight: &weight, bias: Some(&bias) };
-                    assert_close(&convolution(x, order, window, layer).unwrap(), &theirs, 3e-5);
+                    assert_close(&convolution(x, order, window, layer).unwrap(), &theirs, tolerance);
                 }
             }
         }

@@ -1,40 +1,70 @@
 //! The depthwise 3x3 convolution with bias, added to its input: x + conv(x).
 
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 use multiversion::{multiversion, target::target_cfg_f};
 use rayon::prelude::*;
 
 use super::arithmetic::fma;
+use super::number::Number;
 use super::numbers;
 
 /// x + depthwise(x) + bias, zero padding of 1; x is (batch, height, width, channels), weight is (9, channels), the taps row
-/// by row, bias is (channels); weight and bias are in f32. The result has the type of x.
+/// by row, bias is (channels); weight and bias are in f32. The result has the type of x. On a CPU x is changed where it is, and
+/// whatever shares its memory with it.
 ///
 /// # Errors
 /// Shapes that do not fit, or a device failure.
-pub fn depthwise_residual(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {
-    if !super::is_fast(x) {
+pub fn depthwise_residual(x: Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {
+    if !super::is_fast(&x) {
         return reference(&x.to_dtype(DType::F32)?, weight, bias)?.to_dtype(x.dtype());
     }
     let (_, height, width, channels) = x.dims4()?;
-    let source = x.contiguous()?;
-    let (source, weight, bias) = (numbers(&source)?, numbers(weight)?, numbers(bias)?);
-    let (source, weight, bias) = (&*source, &*weight, &*bias);
+    let (weight, bias) = (numbers(weight)?, numbers(bias)?);
+    let (weight, bias) = (&*weight, &*bias);
     if weight.len() != 9 * channels || bias.len() != channels {
         candle_core::bail!("a depthwise convolution of {} weights was given {:?}", weight.len(), x.dims());
     }
-    let mut out = vec![0.0; source.len()];
     let (row, image) = (width * channels, height * width * channels);
-    if row > 0 {
-        out.par_chunks_mut(row).enumerate().with_min_len(ROWS).for_each(|(index, out)| {
-            let (start, y) = (index / height * image, index % height);
-            let line = |y: usize| &source[start + y * row..start + (y + 1) * row];
-            let above = (y > 0).then(|| line(y - 1));
-            let below = (y + 1 < height).then(|| line(y + 1));
-            convolve_row(out, [above, Some(line(y)), below], weight, bias);
-        });
-    }
-    Tensor::from_vec(out, x.shape(), &Device::Cpu)
+    super::change(x, |x| {
+        for image in x.chunks_exact_mut(image.max(1)) {
+            convolve_image(image, row, weight, bias);
+        }
+        Ok(())
+    })
+}
+
+/// One image of rows of `row` numbers, in place, bands of rows shared out among the threads.
+fn convolve_image(image: &mut [f32], row: usize, weight: &[f32], bias: &[f32]) {
+    let height = image.len() / row;
+    let band = height.div_ceil(rayon::current_num_threads()).clamp(1, ROWS);
+    // The rows next to each band as they are now: another thread may have changed them when they are needed.
+    let edges: Vec<f32> =
+        (band..height).step_by(band).flat_map(|first| &image[(first - 1) * row..(first + 1) * row]).copied().collect();
+    image.par_chunks_mut(band * row).enumerate().for_each(|(index, rows)| {
+        let above = index.checked_sub(1).map(|edge| &edges[2 * edge * row..][..row]);
+        let below = edges.get((2 * index + 1) * row..).and_then(|edges| edges.get(..row));
+        convolve_band(rows, row, [above, below], weight, bias);
+    });
+}
+
+/// A band of rows in place; `above` and `below` are the rows around it, absent where it ends at the image's edge.
+fn convolve_band(rows: &mut [f32], row: usize, [above, below]: [Option<&[f32]>; 2], weight: &[f32], bias: &[f32]) {
+    f32::with_scratch(2 * row, |kept| {
+        // The two rows before their change that the next ones still look at.
+        let (mut previous, mut present) = kept.split_at_mut(row);
+        let mut has_previous = above.is_some();
+        if let Some(above) = above {
+            previous.copy_from_slice(above);
+        }
+        for start in (0..rows.len()).step_by(row) {
+            let (out, rest) = rows[start..].split_at_mut(row);
+            present.copy_from_slice(out);
+            let below = rest.get(..row).or(below);
+            convolve_row(out, [has_previous.then_some(&*previous), Some(&*present), below], weight, bias);
+            std::mem::swap(&mut previous, &mut present);
+            has_previous = true;
+        }
+    });
 }
 
 /// Nine shifted copies of the padded input, each weighed by channel.
@@ -49,8 +79,8 @@ fn reference(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {
     Ok(sum)
 }
 
-/// Rows of pixels that a thread takes together, at least.
-const ROWS: usize = 2;
+/// Rows of pixels that a thread takes together at most.
+const ROWS: usize = 24;
 /// Channels whose nine weights are kept in registers along a row: one AVX-512 register for each tap.
 const BLOCK: usize = 16;
 
@@ -122,12 +152,19 @@ mod tests {
 
     #[test]
     fn equals_the_reference_over_odd_sizes() {
-        for (batch, height, width, channels) in
-            [(1, 1, 1, 1), (1, 1, 5, 3), (2, 5, 1, 8), (1, 2, 2, 33), (2, 7, 9, 31), (1, 16, 16, 64), (3, 3, 4, 65)]
-        {
+        for (batch, height, width, channels) in [
+            (1, 1, 1, 1),
+            (1, 1, 5, 3),
+            (2, 5, 1, 8),
+            (1, 2, 2, 33),
+            (2, 7, 9, 31),
+            (1, 16, 16, 64),
+            (3, 3, 4, 65),
+            (2, 53, 3, 17),
+        ] {
             let (x, w, b) =
                 (random(&[batch, height, width, channels], 1), random(&[9, channels], 2), random(&[channels], 3));
-            let fast = depthwise_residual(&x, &w, &b).unwrap();
+            let fast = depthwise_residual(x.copy().unwrap(), &w, &b).unwrap();
             assert_close(&fast, &reference(&x, &w, &b).unwrap(), 1e-5);
         }
     }
@@ -138,13 +175,13 @@ mod tests {
         let theirs = x.permute((0, 3, 1, 2)).unwrap().contiguous().unwrap().conv2d(&kernel, 1, 1, 1, 4).unwrap();
         let theirs = (theirs.permute((0, 2, 3, 1)).unwrap().broadcast_add(&b).unwrap() + &x).unwrap();
         let weight = kernel.reshape((4, 9)).unwrap().t().unwrap().contiguous().unwrap();
-        assert_close(&depthwise_residual(&x, &weight, &b).unwrap(), &theirs, 1e-5);
+        assert_close(&depthwise_residual(x, &weight, &b).unwrap(), &theirs, 1e-5);
     }
 
     #[test]
     fn refuses_shapes_that_do_not_fit() {
         let x = random(&[1, 2, 2, 3], 1);
-        assert!(depthwise_residual(&x, &random(&[9, 4], 1), &random(&[4], 1)).is_err());
-        assert!(depthwise_residual(&random(&[2, 2, 3], 1), &random(&[9, 3], 1), &random(&[3], 1)).is_err());
+        assert!(depthwise_residual(x, &random(&[9, 4], 1), &random(&[4], 1)).is_err());
+        assert!(depthwise_residual(random(&[2, 2, 3], 1), &random(&[9, 3], 1), &random(&[3], 1)).is_err());
     }
 }

@@ -39,9 +39,15 @@ pub(super) fn gelu_chunk(values: &mut [f32]) {
 #[inline(always)]
 fn gelu_all<const FUSED: bool>(values: &mut [f32]) {
     for value in values {
-        let half = 0.5 * *value;
-        *value = fma::<FUSED>(half, erf::<FUSED>(*value * std::f32::consts::FRAC_1_SQRT_2), half);
+        *value = gelu_of::<FUSED>(*value);
     }
+}
+
+/// GELU of one number.
+#[inline(always)]
+pub(super) fn gelu_of<const FUSED: bool>(x: f32) -> f32 {
+    let half = 0.5 * x;
+    fma::<FUSED>(half, erf::<FUSED>(x * std::f32::consts::FRAC_1_SQRT_2), half)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use multiversion::{multiversion, target::target_cfg_f};
 use rayon::prelude::*;
 
 use super::arithmetic::{fma, sum};
+use super::number::Number;
 use super::numbers;
 
 /// The parameters of a layer normalisation.
@@ -84,8 +85,8 @@ impl<Numbers: Deref<Target = [f32]>> NormSlices<Numbers> {
 }
 
 impl Normaliser<'_> {
-    /// Normalises rows, on this thread.
-    pub(super) fn rows(self, out: &mut [f32], x: &[f32]) {
+    /// Normalises rows, on this thread, as operands of a product: rows of [`Number::padded`] numbers.
+    pub(super) fn rows<N: Number>(self, out: &mut [N], x: &[f32]) {
         normalise_rows(out, x, self.weight, self.bias, self.epsilon);
     }
 }
@@ -95,24 +96,26 @@ impl Normaliser<'_> {
     "x86_64+avx2+fma",
     "x86_64+avx+f16c"
 ))]
-fn normalise_rows(out: &mut [f32], x: &[f32], weight: &[f32], bias: &[f32], epsilon: f32) {
+fn normalise_rows<N: Number>(out: &mut [N], x: &[f32], weight: &[f32], bias: &[f32], epsilon: f32) {
     if target_cfg_f!(target_feature = "fma") || cfg!(target_arch = "aarch64") {
-        normalise_all::<true>(out, x, weight, bias, epsilon);
+        normalise_all::<N, true>(out, x, weight, bias, epsilon);
     } else {
-        normalise_all::<false>(out, x, weight, bias, epsilon);
+        normalise_all::<N, false>(out, x, weight, bias, epsilon);
     }
 }
 
 #[inline(always)]
-fn normalise_all<const FUSED: bool>(out: &mut [f32], x: &[f32], weight: &[f32], bias: &[f32], epsilon: f32) {
+fn normalise_all<N: Number, const FUSED: bool>(out: &mut [N], x: &[f32], weight: &[f32], bias: &[f32], epsilon: f32) {
     let channels = weight.len();
     let count = channels as f32;
-    for (out, x) in out.chunks_exact_mut(channels).zip(x.chunks_exact(channels)) {
+    for (out, x) in out.chunks_exact_mut(N::padded(channels)).zip(x.chunks_exact(channels)) {
+        let (out, rest) = out.split_at_mut(channels);
+        rest.fill(N::default());
         let mean = sum(x, |value| value) / count;
         let variance = sum(x, |value| (value - mean) * (value - mean)) / count;
         let scale = 1.0 / (variance + epsilon).sqrt();
         for (((out, value), weight), bias) in out.iter_mut().zip(x).zip(weight).zip(bias) {
-            *out = fma::<FUSED>((value - mean) * scale, *weight, *bias);
+            *out = N::from_f32(fma::<FUSED>((value - mean) * scale, *weight, *bias));
         }
     }
 }

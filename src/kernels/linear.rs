@@ -6,32 +6,10 @@ use candle_core::{Device, Result, Tensor};
 use rayon::prelude::*;
 
 use super::layer_norm::{Norm, NormSlices};
-use super::packed::{PANEL, Packed, Rows, Start, multiply};
-use super::{numbers, scratch};
-
-/// A weight (out, in) as its device wants it: packed for f32 on the CPU, as it is for everything else.
-#[derive(Debug, Clone)]
-pub enum Weight {
-    /// In panels.
-    Packed(Packed),
-    /// (out, in).
-    Plain(Tensor),
-}
-
-impl Weight {
-    /// From (out, in).
-    ///
-    /// # Errors
-    /// Another number of dimensions, or a device failure.
-    pub fn new(weight: Tensor) -> Result<Self> {
-        let (out, inner) = weight.dims2()?;
-        if !super::is_fast(&weight) || out * inner == 0 {
-            return Ok(Self::Plain(weight));
-        }
-        let weight = weight.contiguous()?;
-        Ok(Self::Packed(Packed::new(&numbers(&weight)?, out, inner)))
-    }
-}
+use super::number::{Number, round_rows};
+use super::numbers;
+use super::packed::{PANEL, Packed, Rows, Start, Target, multiply};
+use super::weight::{Form, Weight};
 
 /// A linear layer.
 #[derive(Debug, Clone, Copy)]
@@ -58,9 +36,10 @@ pub enum After<'a> {
 /// # Errors
 /// Shapes that do not fit, or a device failure.
 pub fn linear(x: &Tensor, layer: Layer<'_>, after: After<'_>) -> Result<Tensor> {
-    match layer.weight {
-        Weight::Packed(weight) => fast(x, None, weight, layer.bias, after),
-        Weight::Plain(weight) => reference(x, weight, layer.bias, after),
+    match &layer.weight.0 {
+        Form::F32(weight) => fast(x, None, weight, layer.bias, after),
+        Form::Bf16(weight) => fast(x, None, weight, layer.bias, after),
+        Form::Plain(weight) => reference(x, weight, layer.bias, after),
     }
 }
 
@@ -69,9 +48,10 @@ pub fn linear(x: &Tensor, layer: Layer<'_>, after: After<'_>) -> Result<Tensor> 
 /// # Errors
 /// Shapes that do not fit, or a device failure.
 pub fn norm_linear(x: &Tensor, norm: Norm<'_>, layer: Layer<'_>) -> Result<Tensor> {
-    match layer.weight {
-        Weight::Packed(weight) => fast(x, Some(norm), weight, layer.bias, After::Nothing),
-        Weight::Plain(weight) => reference(&super::layer_norm(x, norm)?, weight, layer.bias, After::Nothing),
+    match &layer.weight.0 {
+        Form::F32(weight) => fast(x, Some(norm), weight, layer.bias, After::Nothing),
+        Form::Bf16(weight) => fast(x, Some(norm), weight, layer.bias, After::Nothing),
+        Form::Plain(weight) => reference(&super::layer_norm(x, norm)?, weight, layer.bias, After::Nothing),
     }
 }
 
@@ -93,8 +73,6 @@ fn reference(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, after: After<'_
     }
 }
 
-/// Rows that one thread takes together: four tiles, which stay in its caches with a panel.
-pub(super) const ROWS: usize = 48;
 /// Up to so many rows are shared out by outputs, since there are fewer than threads could share.
 const FEW_ROWS: usize = 24;
 /// Products worth a task of their own: a few microseconds.
@@ -111,10 +89,10 @@ pub(super) fn bias_of(bias: Option<&Tensor>, out: usize) -> Result<Option<impl D
     Ok(bias)
 }
 
-fn fast(
+fn fast<N: Number>(
     x: &Tensor,
     norm: Option<Norm<'_>>,
-    weight: &Packed,
+    weight: &Packed<N>,
     bias: Option<&Tensor>,
     after: After<'_>,
 ) -> Result<Tensor> {
@@ -141,74 +119,87 @@ fn fast(
         candle_core::bail!("a residual of {} numbers for an output of {rows} x {out}", residual.len());
     }
     let gelu = matches!(after, After::Gelu);
-    let finish = |out: &mut [f32]| {
-        if gelu {
-            super::gelu::gelu_chunk(out);
-        }
-    };
     if norm.is_none() && rows <= FEW_ROWS {
         let mut result = by_outputs(&x, rows, weight, bias);
-        finish(&mut result);
+        if gelu {
+            super::gelu::gelu_chunk(&mut result);
+        }
         if let Some(residual) = residual.as_deref() {
             result.iter_mut().zip(residual).for_each(|(result, residual)| *result += residual);
         }
         return Tensor::from_vec(result, shape, &Device::Cpu);
     }
     let mut result = vec![0.0; rows * out];
-    result.par_chunks_mut(ROWS * out).zip(x.par_chunks(ROWS * inner)).enumerate().for_each(|(block, (result, x))| {
+    let block = rows_together::<N>(rows);
+    result.par_chunks_mut(block * out).zip(x.par_chunks(block * inner)).enumerate().for_each(|(index, (result, x))| {
         let count = x.len() / inner;
         let start = match residual.as_deref() {
             Some(residual) => {
-                result.copy_from_slice(&residual[block * ROWS * out..][..result.len()]);
+                result.copy_from_slice(&residual[index * block * out..][..result.len()]);
                 Start::Present
             }
             None => Start::Fresh,
         };
-        match norm {
-            Some(norm) => scratch::with(x.len(), |normed| {
-                norm.rows(normed, x);
-                let normed = Rows { values: normed, stride: inner, count };
-                multiply(normed, weight.panels(), bias, start, result, out);
-            }),
-            None => {
-                multiply(Rows { values: x, stride: inner, count }, weight.panels(), bias, start, result, out);
+        let stride = N::padded(inner);
+        N::with_scratch(count * stride, |operand| {
+            match norm {
+                Some(norm) => norm.rows(operand, x),
+                None => round_rows(operand, x, inner),
             }
+            let rows = Rows { values: operand, stride, count };
+            multiply(rows, weight.panels(), bias, Target::Sums { out: result, stride: out, start });
+        });
+        if gelu {
+            super::gelu::gelu_chunk(result);
         }
-        finish(result);
     });
     Tensor::from_vec(result, shape, &Device::Cpu)
 }
 
+/// Rows that one thread takes together: some tiles, which stay in its caches with a panel; fewer where that shares out the
+/// work more evenly.
+pub(super) fn rows_together<N: Number>(rows: usize) -> usize {
+    let threads = rayon::current_num_threads();
+    let rounds = rows.div_ceil(threads * N::ROWS).max(1);
+    rows.div_ceil(threads * rounds).next_multiple_of(N::TILE_ROWS).min(N::ROWS)
+}
+
 /// (rows, out), the outputs shared out among the threads.
-fn by_outputs(x: &[f32], rows: usize, weight: &Packed, bias: &[f32]) -> Vec<f32> {
+fn by_outputs<N: Number>(x: &[f32], rows: usize, weight: &Packed<N>, bias: &[f32]) -> Vec<f32> {
     let (out, inner) = weight.dims();
     let mut result = vec![0.0; rows * out];
     if rows == 0 {
         return result;
     }
-    let x = Rows { values: x, stride: inner, count: rows };
-    let panels = TASK.div_ceil(rows * inner * PANEL);
-    if panels * PANEL >= out {
-        multiply(x, weight.panels(), bias, Start::Fresh, &mut result, out);
-        return result;
-    }
-    // Each task has its outputs for all rows together; with one row that is the result.
-    result.par_chunks_mut(rows * panels * PANEL).enumerate().for_each(|(task, result)| {
-        let (first, count) = (task * panels * PANEL, result.len() / rows);
-        let bias = if bias.is_empty() { bias } else { &bias[first..first + count] };
-        multiply(x, weight.panels().part(task * panels, panels), bias, Start::Fresh, result, count);
-    });
-    if rows == 1 {
-        return result;
-    }
-    let mut in_rows = vec![0.0; rows * out];
-    for (task, block) in result.chunks(rows * panels * PANEL).enumerate() {
-        let (first, count) = (task * panels * PANEL, block.len() / rows);
-        for (row, block) in block.chunks_exact(count).enumerate() {
-            in_rows[row * out + first..][..count].copy_from_slice(block);
+    let stride = N::padded(inner);
+    N::with_scratch(rows * stride, |operand| {
+        round_rows(operand, x, inner);
+        let x = Rows { values: &*operand, stride, count: rows };
+        let panels = TASK.div_ceil(rows * inner * PANEL);
+        if panels * PANEL >= out {
+            multiply(x, weight.panels(), bias, Target::Sums { out: &mut result, stride: out, start: Start::Fresh });
+            return;
         }
-    }
-    in_rows
+        // Each task has its outputs for all rows together; with one row that is the result.
+        result.par_chunks_mut(rows * panels * PANEL).enumerate().for_each(|(task, result)| {
+            let (first, count) = (task * panels * PANEL, result.len() / rows);
+            let bias = if bias.is_empty() { bias } else { &bias[first..first + count] };
+            let target = Target::Sums { out: result, stride: count, start: Start::Fresh };
+            multiply(x, weight.panels().part(task * panels, panels), bias, target);
+        });
+        if rows == 1 {
+            return;
+        }
+        let mut in_rows = vec![0.0; rows * out];
+        for (task, block) in result.chunks(rows * panels * PANEL).enumerate() {
+            let (first, count) = (task * panels * PANEL, block.len() / rows);
+            for (row, block) in block.chunks_exact(count).enumerate() {
+                in_rows[row * out + first..][..count].copy_from_slice(block);
+            }
+        }
+        result = in_rows;
+    });
+    result
 }
 
 #[cfg(test)]
@@ -245,6 +236,5 @@ mod tests {
         assert!(linear(&random(&[2, 5], 1), plain, After::Nothing).is_err());
         assert!(linear(&x, Layer { bias: Some(&wrong), ..plain }, After::Nothing).is_err());
         assert!(linear(&x, plain, After::AddTo(&random(&[2, 4], 3))).is_err());
-        assert!(Weight::new(random(&[2, 3, 4], 1)).is_err());
     }
 }

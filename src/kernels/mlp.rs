@@ -1,49 +1,65 @@
 //! The two linear layers of a transformer's block, with the normalisation before and the residual after. A few rows go
 //! through all of it while they are in a core's caches: the hidden numbers, four times as many as all others, never leave.
 
-use candle_core::{Device, Result, Tensor};
+use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
 use super::layer_norm::Norm;
-use super::linear::{After, Layer, ROWS, Weight, bias_of, linear, norm_linear};
-use super::packed::{Rows, Start, multiply};
-use super::{numbers, scratch};
+use super::linear::{After, Layer, bias_of, linear, norm_linear, rows_together};
+use super::number::Number;
+use super::packed::{Packed, Rows, Start, Target, multiply};
+use super::weight::Form;
 
-/// x + second(gelu(first(norm(x)))); x is (..., channels), and so is the result.
+/// x + second(gelu(first(norm(x)))); x is (..., channels), and so is the result. On a CPU x is changed where it is, and
+/// whatever shares its memory with it.
 ///
 /// # Errors
 /// Shapes that do not fit, or a device failure.
-pub fn mlp(x: &Tensor, norm: Norm<'_>, first: Layer<'_>, second: Layer<'_>) -> Result<Tensor> {
-    let (Weight::Packed(up), Weight::Packed(down)) = (first.weight, second.weight) else {
-        return reference(x, norm, first, second);
-    };
+pub fn mlp(x: Tensor, norm: Norm<'_>, first: Layer<'_>, second: Layer<'_>) -> Result<Tensor> {
+    let biases = (first.bias, second.bias);
+    match (&first.weight.0, &second.weight.0) {
+        (Form::F32(up), Form::F32(down)) => fast(x, norm, (up, down), biases),
+        (Form::Bf16(up), Form::Bf16(down)) => fast(x, norm, (up, down), biases),
+        _ => reference(&x, norm, first, second),
+    }
+}
+
+fn fast<N: Number>(
+    x: Tensor,
+    norm: Norm<'_>,
+    (up, down): (&Packed<N>, &Packed<N>),
+    (first_bias, second_bias): (Option<&Tensor>, Option<&Tensor>),
+) -> Result<Tensor> {
     let ((hidden, channels), (out, inner)) = (up.dims(), down.dims());
     if x.dims().last() != Some(&channels) || out != channels || inner != hidden {
         candle_core::bail!("layers of {channels} to {hidden} and {inner} to {out} for {:?}", x.dims());
     }
-    let source = x.contiguous()?;
-    let source = numbers(&source)?;
     let norm = norm.slices(channels)?;
     let norm = norm.get();
-    let (first_bias, second_bias) = (bias_of(first.bias, hidden)?, bias_of(second.bias, channels)?);
+    let (first_bias, second_bias) = (bias_of(first_bias, hidden)?, bias_of(second_bias, channels)?);
     let (first_bias, second_bias) =
         (first_bias.as_deref().unwrap_or_default(), second_bias.as_deref().unwrap_or_default());
-    let mut result = vec![0.0; source.len()];
-    let blocks = result.par_chunks_mut(ROWS * channels).zip(source.par_chunks(ROWS * channels));
-    blocks.for_each(|(result, x)| {
-        let count = x.len() / channels;
-        scratch::with(count * (channels + hidden), |place| {
-            let (normed, between) = place.split_at_mut(x.len());
-            norm.rows(normed, x);
-            let normed = Rows { values: normed, stride: channels, count };
-            multiply(normed, up.panels(), first_bias, Start::Fresh, between, hidden);
-            super::gelu::gelu_chunk(between);
-            result.copy_from_slice(x);
-            let between = Rows { values: between, stride: hidden, count };
-            multiply(between, down.panels(), second_bias, Start::Present, result, channels);
+    let (narrow, wide) = (N::padded(channels), N::padded(hidden));
+    super::change(x, |x| {
+        let block = rows_together::<N>(x.len() / channels);
+        x.par_chunks_mut(block * channels).for_each(|x| {
+            let count = x.len() / channels;
+            N::with_scratch(count * (narrow + wide), |place| {
+                let (normed, between) = place.split_at_mut(count * narrow);
+                norm.rows(normed, x);
+                if wide > hidden {
+                    between.fill(N::default());
+                }
+                let normed = Rows { values: &*normed, stride: narrow, count };
+                let target = Target::Numbers { out: &mut *between, stride: wide, gelu: true };
+                multiply(normed, up.panels(), first_bias, target);
+                let between = Rows { values: &*between, stride: wide, count };
+                let target = Target::Sums { out: x, stride: channels, start: Start::Present };
+                multiply(between, down.panels(), second_bias, target);
+            });
         });
-    });
-    Tensor::from_vec(result, x.shape(), &Device::Cpu)
+        Ok(())
+    })
 }
 
 /// Layer by layer.
@@ -54,12 +70,15 @@ fn reference(x: &Tensor, norm: Norm<'_>, first: Layer<'_>, second: Layer<'_>) ->
 
 #[cfg(test)]
 mod tests {
+    use candle_core::DType;
+
+    use super::super::Weight;
     use super::super::tests::{assert_close, random};
     use super::*;
 
     #[test]
     fn equals_the_layers_one_by_one_over_odd_sizes() {
-        for (rows, channels, hidden) in [(1, 1, 1), (2, 3, 5), (49, 33, 64), (97, 64, 31)] {
+        for (rows, channels, hidden) in [(1, 1, 1), (2, 3, 5), (49, 33, 64), (97, 64, 31), (200, 32, 128)] {
             let x = random(&[1, rows, channels], 1);
             let norm = Norm { weight: &random(&[channels], 2), bias: &random(&[channels], 3), epsilon: 1e-5 };
             let (up, down) = (random(&[hidden, channels], 4), random(&[channels, hidden], 5));
@@ -67,10 +86,13 @@ mod tests {
             let run = |up: Weight, down: Weight| {
                 let (first, second) =
                     (Layer { weight: &up, bias: Some(&b1) }, Layer { weight: &down, bias: Some(&b2) });
-                mlp(&x, norm, first, second).unwrap()
+                mlp(x.copy().unwrap(), norm, first, second).unwrap()
             };
-            let fast = run(Weight::new(up.clone()).unwrap(), Weight::new(down.clone()).unwrap());
-            assert_close(&fast, &run(Weight::Plain(up), Weight::Plain(down)), 5e-5);
+            let expected = run(Weight(Form::Plain(up.clone())), Weight(Form::Plain(down.clone())));
+            for (dtype, tolerance) in [(DType::F32, 5e-5), (DType::BF16, 0.2)] {
+                let weight = |weight: &Tensor| Weight::new(weight.to_dtype(dtype).unwrap()).unwrap();
+                assert_close(&run(weight(&up), weight(&down)), &expected, tolerance);
+            }
         }
     }
 
@@ -79,7 +101,7 @@ mod tests {
         let norm = Norm { weight: &random(&[4], 1), bias: &random(&[4], 2), epsilon: 1e-5 };
         let (up, down) = (Weight::new(random(&[8, 4], 3)).unwrap(), Weight::new(random(&[5, 8], 4)).unwrap());
         let (first, second) = (Layer { weight: &up, bias: None }, Layer { weight: &down, bias: None });
-        assert!(mlp(&random(&[2, 4], 5), norm, first, second).is_err());
-        assert!(mlp(&random(&[2, 3], 5), norm, first, first).is_err());
+        assert!(mlp(random(&[2, 4], 5), norm, first, second).is_err());
+        assert!(mlp(random(&[2, 3], 5), norm, first, first).is_err());
     }
 }

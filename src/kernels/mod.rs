@@ -6,30 +6,41 @@ pub mod add;
 mod arithmetic;
 pub mod attention;
 pub mod channel_attention;
+pub mod channel_block;
 pub mod convolution;
 pub mod depthwise;
 pub mod gelu;
 pub mod layer_norm;
 pub mod linear;
+mod memory;
 pub mod mlp;
+mod number;
 mod packed;
 mod scratch;
+pub mod weight;
 pub mod window_attention;
+pub mod window_block;
 
+use std::cell::Cell;
+use std::marker::PhantomData;
 use std::ops::Deref;
 
-use candle_core::{CpuStorage, DType, Result, Storage, Tensor};
+use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Result, Storage, Tensor, WithDType};
 
 pub use add::add_to_each;
 pub use attention::{AttentionShape, attention};
 pub use channel_attention::channel_attention;
+pub use channel_block::{ChannelBlock, channel_block};
 pub use convolution::{Order, Window, convolution};
 pub use depthwise::depthwise_residual;
 pub use gelu::gelu;
 pub use layer_norm::{Norm, layer_norm};
-pub use linear::{After, Layer, Weight, linear, norm_linear};
+pub use linear::{After, Layer, linear, norm_linear};
 pub use mlp::mlp;
+pub use packed::bf16::instructions as bf16_instructions;
+pub use weight::{Stored, Weight};
 pub use window_attention::window_attention;
+pub use window_block::{WindowBlock, window_block};
 
 /// Whether the fast version can take this tensor.
 fn is_fast(x: &Tensor) -> bool {
@@ -37,33 +48,65 @@ fn is_fast(x: &Tensor) -> bool {
 }
 
 /// The numbers of a tensor, borrowed behind the lock that Candle has on them.
-struct Numbers<Lock> {
+struct Numbers<Lock, T> {
     storage: Lock,
     range: std::ops::Range<usize>,
+    number: PhantomData<T>,
 }
 
 /// The numbers of a contiguous f32 tensor on the CPU.
 fn numbers(x: &Tensor) -> Result<impl Deref<Target = [f32]>> {
+    numbers_of::<f32>(x)
+}
+
+/// The numbers of a contiguous tensor on the CPU.
+fn numbers_of<T: WithDType>(x: &Tensor) -> Result<impl Deref<Target = [T]>> {
     let (storage, layout) = x.storage_and_layout();
     let Some((from, to)) = layout.contiguous_offsets() else {
         candle_core::bail!("the operand of a kernel must be contiguous")
     };
-    if !matches!(&*storage, Storage::Cpu(CpuStorage::F32(values)) if to <= values.len()) {
+    if !matches!(&*storage, Storage::Cpu(cpu) if cpu.as_slice::<T>().is_ok_and(|numbers| to <= numbers.len())) {
         candle_core::bail!("the operand of a kernel is {:?} on {:?}", x.dtype(), x.device());
     }
-    Ok(Numbers { storage, range: from..to })
+    Ok(Numbers { storage, range: from..to, number: PhantomData })
 }
 
-impl<Lock: Deref<Target = Storage>> Deref for Numbers<Lock> {
-    type Target = [f32];
+impl<Lock: Deref<Target = Storage>, T: WithDType> Deref for Numbers<Lock, T> {
+    type Target = [T];
 
-    fn deref(&self) -> &[f32] {
+    fn deref(&self) -> &[T] {
         match &*self.storage {
-            Storage::Cpu(CpuStorage::F32(values)) => &values[self.range.clone()],
+            Storage::Cpu(cpu) => cpu.as_slice::<T>().map_or(&[], |numbers| &numbers[self.range.clone()]),
             // Looked at when it was borrowed.
             _ => &[],
         }
     }
+}
+
+/// Lets `work` change the numbers of a contiguous f32 tensor on the CPU where they are: fresh memory for each result would
+/// cost more than much of the arithmetic. Every tensor that shares the memory of `x` changes with it.
+fn change(x: Tensor, work: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<Tensor> {
+    struct Change<F>(Cell<Option<F>>);
+
+    impl<F: FnOnce(&mut [f32]) -> Result<()>> InplaceOp1 for Change<F> {
+        fn name(&self) -> &'static str {
+            "kernel"
+        }
+
+        fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
+            let (Some((from, to)), Some(work)) = (layout.contiguous_offsets(), self.0.take()) else {
+                candle_core::bail!("the operand of a kernel must be contiguous")
+            };
+            match storage {
+                CpuStorage::F32(numbers) if to <= numbers.len() => work(&mut numbers[from..to]),
+                _ => candle_core::bail!("the operand of a kernel is no f32 tensor on the CPU"),
+            }
+        }
+    }
+
+    let x = x.contiguous()?;
+    x.inplace_op1(&Change(Cell::new(Some(work))))?;
+    Ok(x)
 }
 
 /// A matrix inside a slice: where its first element is, and how far apart rows and columns are.

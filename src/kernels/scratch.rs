@@ -1,18 +1,29 @@
 //! Working memory that each thread keeps between operations: fresh memory costs more than much of the arithmetic done in it.
 
 use std::cell::RefCell;
+use std::thread::LocalKey;
+
+use super::number::Bf16;
+
+/// Memory that nobody uses at the moment.
+pub(super) type Spare<T> = RefCell<Vec<Vec<T>>>;
 
 thread_local! {
-    static SPARE: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
+    pub(super) static NUMBERS: Spare<f32> = const { RefCell::new(Vec::new()) };
+    pub(super) static BF16: Spare<Bf16> = const { RefCell::new(Vec::new()) };
 }
 
 /// Runs `work` on `length` numbers, which are whatever was left there.
-pub(super) fn with<R>(length: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
-    let mut numbers = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
+pub(super) fn with<T: Copy + Default, R>(
+    spare: &'static LocalKey<Spare<T>>,
+    length: usize,
+    work: impl FnOnce(&mut [T]) -> R,
+) -> R {
+    let mut numbers = spare.with_borrow_mut(Vec::pop).unwrap_or_default();
     if numbers.len() < length {
-        numbers.resize(length, 0.0);
+        numbers.resize(length, T::default());
     }
     let result = work(&mut numbers[..length]);
-    SPARE.with_borrow_mut(|spare| spare.push(numbers));
+    spare.with_borrow_mut(|spare| spare.push(numbers));
     result
 }

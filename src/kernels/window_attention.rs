@@ -3,8 +3,10 @@
 use candle_core::{DType, Device, Result, Tensor};
 use rayon::prelude::*;
 
-use super::packed::{PANEL, Panels, Rows, Start, lines, multiply, pack};
-use super::{numbers, scratch};
+use super::arithmetic::exponentials;
+use super::number::Number;
+use super::numbers;
+use super::packed::{PANEL, Panels, Rows, Start, Target, multiply, pack, packed_length, panel_length};
 
 /// For each window and head softmax(q k^T / sqrt(head size)) v; qkv is (batch, height, width, 3 channels), the result
 /// (batch, height, width, channels) in the type of qkv. Logits and softmax are in f32.
@@ -72,7 +74,7 @@ fn fast(qkv: &Tensor, padding: &Tensor, window: usize, heads: usize) -> Result<T
                 if y < height && x < width { &qkv[((image * height + y) * width + x) * all..][..all] } else { padding };
             &all[part * channels + head * size..][..size]
         };
-        attend(block, token, tokens, size);
+        attend((block, size), token, Some, tokens, size);
     });
     let mut out = vec![0.0; batch * height * width * channels];
     out.par_chunks_mut((width * channels).max(1)).enumerate().with_min_len(4).for_each(|(line, out)| {
@@ -89,45 +91,64 @@ fn fast(qkv: &Tensor, padding: &Tensor, window: usize, heads: usize) -> Result<T
     Tensor::from_vec(out, (batch, height, width, channels), &Device::Cpu)
 }
 
-/// Queries that go through scores, softmax and values together, while the scores are in the first cache.
-const QUERIES: usize = 24;
-
-/// One window and head: out is (tokens, size), `token` gives a token's part 0, 1 or 2 of q, k and v.
-fn attend<'a>(out: &mut [f32], token: impl Fn(usize, usize) -> &'a [f32], tokens: usize, size: usize) {
-    let (key_lines, value_lines) = (lines(tokens, size), lines(size, tokens));
+/// The attention of one window and head. `token` gives a token's part 0, 1 or 2 of q, k and v, each of `size` numbers; `row`
+/// says in which row of `out`, `out_stride` apart, its result goes, if anybody wants it.
+pub(super) fn attend<'a, N: Number>(
+    (out, out_stride): (&mut [N], usize),
+    token: impl Fn(usize, usize) -> &'a [N],
+    row: impl Fn(usize) -> Option<usize>,
+    tokens: usize,
+    size: usize,
+) {
+    let (key_numbers, value_numbers) = (packed_length::<N>(tokens, size), packed_length::<N>(size, tokens));
+    let (narrow, wide) = (N::padded(size), N::padded(tokens));
+    // Queries that go through scores, softmax and values together, while the scores are in the first cache.
+    let queries = 24 * N::GROUP;
     let stride = tokens.next_multiple_of(PANEL);
     let scale = (size as f32).powf(-0.5);
-    scratch::with((key_lines + value_lines) * PANEL + QUERIES * (size + stride), |place| {
-        let (keys, place) = place.split_at_mut(key_lines * PANEL);
-        let (values, place) = place.split_at_mut(value_lines * PANEL);
-        let (queries, scores) = place.split_at_mut(QUERIES * size);
-        let (keys, values) = (keys.as_chunks_mut::<PANEL>().0, values.as_chunks_mut::<PANEL>().0);
-        for (panel, keys) in keys.chunks_exact_mut(size).enumerate() {
+    let numbers = key_numbers + value_numbers + queries * (narrow + wide);
+    N::with_scratch(numbers, |place| {
+        let (keys, place) = place.split_at_mut(key_numbers);
+        let (values, place) = place.split_at_mut(value_numbers);
+        let (rows, weights) = place.split_at_mut(queries * narrow);
+        for (panel, keys) in keys.chunks_exact_mut(panel_length::<N>(size)).enumerate() {
             let first = panel * PANEL;
-            pack(keys, (first..tokens.min(first + PANEL)).map(|key| token(key, 1)));
+            pack(keys, PANEL.min(tokens - first), |key| token(first + key, 1), |number| number);
         }
-        for (panel, values) in values.chunks_exact_mut(tokens).enumerate() {
+        values.fill(N::default());
+        for (panel, values) in values.chunks_exact_mut(panel_length::<N>(tokens)).enumerate() {
             let channels = panel * PANEL..size.min((panel + 1) * PANEL);
-            for (value, line) in values.iter_mut().enumerate() {
-                let (filled, rest) = line.split_at_mut(channels.len());
-                filled.copy_from_slice(&token(value, 2)[channels.clone()]);
-                rest.fill(0.0);
+            for value in 0..tokens {
+                let line = &mut values[value / N::GROUP * PANEL * N::GROUP..][..PANEL * N::GROUP];
+                let places = line[value % N::GROUP..].iter_mut().step_by(N::GROUP);
+                places.zip(&token(value, 2)[channels.clone()]).for_each(|(place, value)| *place = *value);
             }
         }
-        let keys = Panels { lines: keys, inner: size, out: tokens };
-        let values = Panels { lines: values, inner: tokens, out: size };
-        for (block, out) in out.chunks_mut(QUERIES * size).enumerate() {
-            let count = out.len() / size;
-            for (query, scaled) in queries.chunks_exact_mut(size).take(count).enumerate() {
-                let query = token(block * QUERIES + query, 0);
-                scaled.iter_mut().zip(query).for_each(|(scaled, query)| *scaled = query * scale);
+        let keys = Panels { numbers: &*keys, inner: size, out: tokens };
+        let values = Panels { numbers: &*values, inner: tokens, out: size };
+        f32::with_scratch(queries * (stride + size + 1), |place| {
+            let (scores, place) = place.split_at_mut(queries * stride);
+            let (attended, sums) = place.split_at_mut(queries * size);
+            for first in (0..tokens).step_by(queries) {
+                let count = queries.min(tokens - first);
+                for (query, row) in rows.chunks_exact_mut(narrow).take(count).enumerate() {
+                    let (filled, rest) = row.split_at_mut(size);
+                    filled.copy_from_slice(token(first + query, 0));
+                    rest.fill(N::default());
+                }
+                let rows = Rows { values: &*rows, stride: narrow, count };
+                multiply(rows, keys, &[], Target::Sums { out: &mut *scores, stride, start: Start::Fresh });
+                exponentials((&scores[..count * stride], stride, tokens), scale, (&mut *weights, wide), &mut *sums);
+                let rows = Rows { values: &*weights, stride: wide, count };
+                multiply(rows, values, &[], Target::Sums { out: &mut *attended, stride: size, start: Start::Fresh });
+                let attended = attended.chunks_exact(size).take(count);
+                for (query, (attended, sum)) in attended.zip(&*sums).enumerate() {
+                    let Some(row) = row(first + query) else { continue };
+                    let out = &mut out[row * out_stride..][..size];
+                    out.iter_mut().zip(attended).for_each(|(out, value)| *out = N::from_f32(value / sum));
+                }
             }
-            let queries = Rows { values: queries, stride: size, count };
-            multiply(queries, keys, &[], Start::Fresh, scores, stride);
-            super::arithmetic::softmax(&mut scores[..count * stride], stride, tokens);
-            let weights = Rows { values: scores, stride, count };
-            multiply(weights, values, &[], Start::Fresh, out, size);
-        }
+        });
     });
 }
 

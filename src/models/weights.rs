@@ -8,6 +8,8 @@ use candle_core::{DType, Device, Tensor};
 use memmap2::{Mmap, UncheckedAdvice};
 use safetensors::{Dtype, SafeTensors};
 
+use crate::kernels::{Stored, Weight};
+
 /// Why weights do not fit a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -161,6 +163,47 @@ impl Weights {
     /// # Errors
     /// It is missing, misshapen, of an unknown type, or the device refuses it.
     pub fn take(&mut self, name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor, WeightsError> {
+        self.read(name, shape, |stored, bytes| {
+            Tensor::from_raw_buffer(bytes, stored, shape, device).and_then(|tensor| tensor.to_dtype(dtype))
+        })
+    }
+
+    /// Takes the first `out` rows of a matrix of this shape, (rows, in), as a weight in this format. For the CPU it goes from
+    /// the file into its packed form directly.
+    ///
+    /// # Errors
+    /// As [`Weights::take`].
+    pub fn take_weight(
+        &mut self,
+        name: &str,
+        shape: [usize; 2],
+        out: usize,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Weight, WeightsError> {
+        self.read(name, &shape, |stored, bytes| {
+            let [rows, inner] = shape;
+            let out = out.min(rows);
+            let bytes = &bytes[..out * inner * stored.size_in_bytes()];
+            let numbers = match stored {
+                DType::F32 => Stored::F32(bytes.as_chunks().0),
+                DType::BF16 => Stored::Bf16(bytes.as_chunks().0),
+                _ => Stored::F16(bytes.as_chunks().0),
+            };
+            match device.is_cpu().then(|| Weight::pack(numbers, (out, inner), dtype)).flatten() {
+                Some(weight) => Ok(weight),
+                None => Weight::new(Tensor::from_raw_buffer(bytes, stored, &[out, inner], device)?.to_dtype(dtype)?),
+            }
+        })
+    }
+
+    /// Shows a tensor's type and bytes to `work`, and takes it off the list.
+    fn read<T>(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        work: impl FnOnce(DType, &[u8]) -> candle_core::Result<T>,
+    ) -> Result<T, WeightsError> {
         let Some(entry) = self.left.get(name) else { return Err(WeightsError::Missing { tensor: name.to_owned() }) };
         if entry.shape != shape {
             let (expected, got) = (shape.to_vec(), entry.shape.clone());
@@ -173,12 +216,11 @@ impl Weights {
             other => return Err(WeightsError::Dtype { tensor: name.to_owned(), dtype: format!("{other:?}") }),
         };
         let file = &self.files[entry.file];
-        let tensor = Tensor::from_raw_buffer(&file.get()[entry.bytes.clone()], stored, shape, device)
-            .and_then(|tensor| tensor.to_dtype(dtype))
+        let result = work(stored, &file.get()[entry.bytes.clone()])
             .map_err(|error| WeightsError::Device { tensor: name.to_owned(), message: error.to_string() })?;
         file.forget(entry.bytes.clone());
         self.left.remove(name);
-        Ok(tensor)
+        Ok(result)
     }
 
     /// All tensors must have been taken.

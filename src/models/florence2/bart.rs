@@ -19,7 +19,7 @@ const POSITION_OFFSET: usize = 2;
 pub struct Bart {
     encoder: Encoder,
     decoder: Decoder,
-    /// (vocabulary, `d_model`), f32: the final product is in f32 always.
+    /// (vocabulary, `d_model`).
     lm_head: Weight,
     /// (vocabulary), f32, where it is not zero.
     logits_bias: Option<Tensor>,
@@ -114,7 +114,7 @@ impl Bart {
     pub fn new(config: &TextConfig, vocabulary: usize, source: &mut Source<'_>, device: &Device) -> Loaded<Self> {
         const AT: &str = "model.language_model";
         let table = [config.vocab_size, config.d_model];
-        let dtype = source.dtype();
+        let (dtype, logits_dtype) = (source.weight_dtype(), source.logits_dtype());
         let named = |part: &str| format!("{AT}.{part}.weight");
         let copies = ["shared", "encoder.embed_tokens", "decoder.embed_tokens"].map(named);
         // One table may stand for all; a file that has copies of its own is taken at its word.
@@ -122,21 +122,17 @@ impl Bart {
             return Err(WeightsError::Missing { tensor: source.layout().name(&copies[0]) });
         };
         let head = "lm_head.weight";
-        let tied = !source.has(head);
-        let shared_f32 = if tied { Some(source.tensor(&first, &table, DType::F32)?) } else { None };
-        let shared = match &shared_f32 {
-            Some(shared) => shared.to_dtype(dtype).map_err(|error| failed("shared", &error))?,
-            None => source.tensor(&first, &table, dtype)?,
-        };
+        let shared = source.tensor(&first, &table, dtype)?;
         let mut copy = |name: &String| -> Loaded<Tensor> {
             if source.has(name) { source.tensor(name, &table, dtype) } else { Ok(shared.clone()) }
         };
         let (encoder_tokens, decoder_tokens) = (copy(&copies[1])?, copy(&copies[2])?);
-        let lm_head = match shared_f32 {
-            Some(shared) => shared,
-            None => source.tensor(head, &table, DType::F32)?,
+        let lm_head = if source.has(head) {
+            source.weight(head, table, vocabulary, logits_dtype)?
+        } else {
+            let tied = shared.narrow(0, 0, vocabulary).and_then(|shared| shared.to_dtype(logits_dtype));
+            tied.and_then(Weight::new).map_err(|error| failed(head, &error))?
         };
-        let lm_head = lm_head.narrow(0, 0, vocabulary).and_then(Weight::new).map_err(|error| failed(head, &error))?;
         let logits_bias = if source.has("final_logits_bias") {
             let bias = source.tensor("final_logits_bias", &[1, config.vocab_size], DType::F32)?;
             some_if_not_zero(&bias, vocabulary).map_err(|error| failed("final_logits_bias", &error))?
@@ -341,7 +337,8 @@ impl Embedding {
     /// (rows, ids) to (rows, ids, `d_model`).
     fn lookup(&self, ids: &Tensor) -> Result<Tensor> {
         let (rows, count) = ids.dims2()?;
-        self.tokens.index_select(&ids.flatten_all()?, 0)?.reshape((rows, count, ()))
+        let rows_of_table = self.tokens.index_select(&ids.flatten_all()?, 0)?;
+        rows_of_table.to_dtype(self.positions.dtype())?.reshape((rows, count, ()))
     }
 
     /// Adds the positions from `first` on and normalises; x is (rows, tokens, `d_model`).

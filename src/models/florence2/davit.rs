@@ -109,7 +109,7 @@ impl Davit {
     }
 
     /// pixels is (batch, 3, side, side) in f32; the result is (batch, image tokens, `d_model`), the mean token first, then
-    /// the grid row by row. Each stage's output (batch, tokens, channels) is shown to `look`.
+    /// the grid row by row. Each stage's output (batch, tokens, channels) is shown to `look`, and is still that afterwards.
     pub fn forward(&self, pixels: &Tensor, mut look: impl FnMut(usize, &Tensor)) -> Result<Tensor> {
         let mut x = pixels.to_dtype(self.dtype)?;
         if self.stages.first().is_none_or(|stage| stage.embed.order == Order::ChannelsLast) {
@@ -118,7 +118,7 @@ impl Davit {
         for (i, stage) in self.stages.iter().enumerate() {
             x = stage.embed.forward(&x)?; // (batch, rows, columns, channels)
             for (spatial, channel) in &stage.blocks {
-                x = channel.forward(&spatial.forward(&x)?)?;
+                x = channel.forward(spatial.forward(x)?)?;
             }
             look(i, &x.flatten(1, 2)?); // (batch, tokens, channels)
         }
@@ -130,7 +130,7 @@ impl ConvEmbed {
     fn new(stage: &StageConfig, inner: usize, order: Order, mut at: Path<'_, '_>) -> Loaded<Self> {
         let (out, kernel) = (stage.channels, stage.patch);
         let mut conv = at.pp("conv");
-        let weight = conv.tensor("weight", &[out, inner, kernel, kernel])?;
+        let weight = conv.matrix("weight", &[out, inner, kernel, kernel])?;
         let bias = conv.tensor("bias", &[out])?;
         // As the pixels under the kernel are laid out.
         let weight = if order == Order::Planes { Ok(weight) } else { weight.permute((0, 2, 3, 1)) };
@@ -164,12 +164,15 @@ impl SpatialBlock {
     }
 
     /// (batch, rows, columns, channels) to the same.
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let x = self.before.forward(x)?;
-        let qkv = self.qkv.forward_normed(&x, &self.norm)?; // (batch, rows, columns, 3 channels)
-        // Windows are filled up after the norm, with zeros, whose queries, keys and values are the biases.
-        let attended = kernels::window_attention(&qkv, self.qkv.bias(), self.window, self.heads)?;
-        self.rest.forward(&self.proj.forward_add(&attended, &x)?)
+    fn forward(&self, x: Tensor) -> Result<Tensor> {
+        let block = kernels::WindowBlock {
+            norm: self.norm.norm(),
+            qkv: self.qkv.layer(),
+            proj: self.proj.layer(),
+            window: self.window,
+            heads: self.heads,
+        };
+        self.rest.forward(kernels::window_block(self.before.forward(x)?, block)?)
     }
 }
 
@@ -187,11 +190,14 @@ impl ChannelBlock {
     }
 
     /// (batch, rows, columns, channels) to the same.
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let x = self.before.forward(x)?;
-        let qkv = self.qkv.forward_normed(&x, &self.norm)?.flatten(1, 2)?; // (batch, tokens, 3 channels)
-        let attended = kernels::channel_attention(&qkv, self.groups)?.reshape(x.shape())?;
-        self.rest.forward(&self.proj.forward_add(&attended, &x)?)
+    fn forward(&self, x: Tensor) -> Result<Tensor> {
+        let block = kernels::ChannelBlock {
+            norm: self.norm.norm(),
+            qkv: self.qkv.layer(),
+            proj: self.proj.layer(),
+            groups: self.groups,
+        };
+        self.rest.forward(kernels::channel_block(self.before.forward(x)?, block)?)
     }
 }
 
@@ -206,9 +212,9 @@ impl Rest {
     }
 
     /// (batch, rows, columns, channels) to the same.
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+    fn forward(&self, x: Tensor) -> Result<Tensor> {
         let x = self.before.forward(x)?;
-        kernels::mlp(&x, self.norm.norm(), self.fc1.layer(), self.fc2.layer())
+        kernels::mlp(x, self.norm.norm(), self.fc1.layer(), self.fc2.layer())
     }
 }
 
@@ -222,7 +228,7 @@ impl Depthwise {
         Ok(Self { weight, bias: at.tensor_f32("bias", &[channels])? })
     }
 
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+    fn forward(&self, x: Tensor) -> Result<Tensor> {
         kernels::depthwise_residual(x, &self.weight, &self.bias)
     }
 }
@@ -232,12 +238,12 @@ impl Projector {
         const AT: &str = "model.multi_modal_projector";
         let (channels, grid) = (config.channels(), config.grid(side));
         let projection = format!("{AT}.image_projection.weight");
-        let dtype = source.dtype();
+        let (dtype, weight_dtype) = (source.dtype(), source.weight_dtype());
         let projection = if source.layout().transposes_projection() {
-            let stored = source.tensor(&projection, &[channels, d_model], dtype)?;
+            let stored = source.tensor(&projection, &[channels, d_model], weight_dtype)?;
             stored.t().and_then(|stored| stored.contiguous()).map_err(|error| failed("image_projection", &error))?
         } else {
-            source.tensor(&projection, &[d_model, channels], dtype)?
+            source.tensor(&projection, &[d_model, channels], weight_dtype)?
         };
         let mut at = source.at(AT);
         // With an odd number of channels the columns get the one left over.

@@ -58,7 +58,7 @@ pub(super) fn load(
             WeightsError::Missing { tensor: Layout::Remote.name("model.vision_tower.convs.0.conv.weight") }.into()
         );
     };
-    let mut source = Source::new(&mut weights, layout, options.precision.dtype(), &options.device);
+    let mut source = Source::new(&mut weights, layout, options.precision, &options.device);
     let davit = davit::Davit::new(&config.vision, config.text.d_model, side, &mut source)?;
     let bart = bart::Bart::new(&config.text, config.vocabulary, &mut source, &options.device)?;
     weights.finish()?;

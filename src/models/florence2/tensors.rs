@@ -4,8 +4,8 @@ use candle_core::{DType, Device, Tensor};
 
 use super::names::Layout;
 use crate::kernels::{self, After, Layer, Norm, Weight};
-use crate::models::Result;
 use crate::models::weights::{Weights, WeightsError};
+use crate::models::{Precision, Result};
 
 /// Florence-2 uses this everywhere.
 const LAYER_NORM_EPSILON: f32 = 1e-5;
@@ -15,7 +15,7 @@ pub struct Source<'a> {
     weights: &'a mut Weights,
     layout: Layout,
     device: &'a Device,
-    dtype: DType,
+    precision: Precision,
 }
 
 /// A place in the checkpoint: `vb.pp("blocks").pp(0)` style paths, so that loading reads like the list of tensors.
@@ -39,14 +39,29 @@ pub struct LayerNorm {
 }
 
 impl<'a> Source<'a> {
-    /// All tensors of `weights`, to be computed with in `dtype` on `device`.
-    pub const fn new(weights: &'a mut Weights, layout: Layout, dtype: DType, device: &'a Device) -> Self {
-        Self { weights, layout, device, dtype }
+    /// All tensors of `weights`, to be computed with in `precision` on `device`.
+    pub const fn new(weights: &'a mut Weights, layout: Layout, precision: Precision, device: &'a Device) -> Self {
+        Self { weights, layout, device, precision }
     }
 
-    /// The type that is computed with.
-    pub const fn dtype(&self) -> DType {
-        self.dtype
+    /// The type of everything between two products, and of biases. A CPU has no use for bfloat16 there: it would have to
+    /// widen every number before it can do anything with it.
+    pub fn dtype(&self) -> DType {
+        match self.precision {
+            Precision::Bf16 if self.device.is_cpu() => DType::F32,
+            precision => precision.dtype(),
+        }
+    }
+
+    /// The type of the matrices that products are made with.
+    pub const fn weight_dtype(&self) -> DType {
+        self.precision.dtype()
+    }
+
+    /// The type of the matrix that logits are made with: f32, since logits in half the digits would put neighbouring places on
+    /// top of each other. Packed bfloat16 gives its sums in f32.
+    pub fn logits_dtype(&self) -> DType {
+        if self.device.is_cpu() && self.precision == Precision::Bf16 { DType::BF16 } else { DType::F32 }
     }
 
     /// How the checkpoint names its tensors.
@@ -57,6 +72,17 @@ impl<'a> Source<'a> {
     /// A tensor by its full native name.
     pub fn tensor(&mut self, native: &str, shape: &[usize], dtype: DType) -> std::result::Result<Tensor, WeightsError> {
         self.weights.take(&self.layout.name(native), shape, dtype, self.device)
+    }
+
+    /// The first `out` rows of a matrix by its full native name, as a weight.
+    pub fn weight(
+        &mut self,
+        native: &str,
+        shape: [usize; 2],
+        out: usize,
+        dtype: DType,
+    ) -> std::result::Result<Weight, WeightsError> {
+        self.weights.take_weight(&self.layout.name(native), shape, out, dtype, self.device)
     }
 
     /// Whether the checkpoint has a tensor of this full native name.
@@ -77,9 +103,15 @@ impl<'a> Path<'_, 'a> {
         Path { source: &mut *self.source, prefix }
     }
 
-    /// The tensor `name` here, in the type that is computed with.
+    /// The tensor `name` here, in the type of everything between two products.
     pub fn tensor(&mut self, name: &str, shape: &[usize]) -> std::result::Result<Tensor, WeightsError> {
-        let dtype = self.source.dtype;
+        let dtype = self.source.dtype();
+        self.source.tensor(&format!("{}.{name}", self.prefix), shape, dtype)
+    }
+
+    /// The tensor `name` here, in the type of the matrices that products are made with.
+    pub fn matrix(&mut self, name: &str, shape: &[usize]) -> std::result::Result<Tensor, WeightsError> {
+        let dtype = self.source.weight_dtype();
         self.source.tensor(&format!("{}.{name}", self.prefix), shape, dtype)
     }
 
@@ -90,8 +122,9 @@ impl<'a> Path<'_, 'a> {
 
     /// A linear layer here.
     pub fn linear(&mut self, inner: usize, out: usize) -> std::result::Result<Linear, WeightsError> {
-        let (weight, bias) = (self.tensor("weight", &[out, inner])?, self.tensor("bias", &[out])?);
-        Linear::new(weight, bias).map_err(|error| failed(&self.prefix, &error))
+        let dtype = self.source.weight_dtype();
+        let weight = self.source.weight(&format!("{}.weight", self.prefix), [out, inner], out, dtype)?;
+        Ok(Linear { weight, bias: self.tensor("bias", &[out])? })
     }
 
     /// A layer normalisation here.
@@ -111,19 +144,9 @@ impl Linear {
         Layer { weight: &self.weight, bias: Some(&self.bias) }
     }
 
-    /// (out).
-    pub const fn bias(&self) -> &Tensor {
-        &self.bias
-    }
-
     /// (..., in) to (..., out).
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         kernels::linear(x, self.layer(), After::Nothing)
-    }
-
-    /// (..., in), normalised first, to (..., out).
-    pub fn forward_normed(&self, x: &Tensor, norm: &LayerNorm) -> Result<Tensor> {
-        kernels::norm_linear(x, norm.norm(), self.layer())
     }
 
     /// (..., in) to (..., out), then the exact GELU.

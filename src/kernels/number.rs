@@ -1,0 +1,136 @@
+//! The number formats that products are computed in: f32, and bfloat16 with sums in f32.
+
+use super::packed::{self, Panels, Rows, Target};
+use super::scratch;
+
+/// A number that a matrix product reads. Sums are kept in f32 always.
+pub(super) trait Number: Copy + Default + Send + Sync + 'static {
+    /// Inputs that lie side by side for each output of a panel: as many as one instruction adds up.
+    const GROUP: usize;
+    /// Rows and panels are filled up with zeros to a multiple of so many inputs.
+    const STEP: usize;
+
+    /// Rows that go through a product together at most: a core's caches hold them beside a panel.
+    const ROWS: usize;
+    /// Rows of the product's tiles.
+    const TILE_ROWS: usize;
+
+    /// Rounded to the nearest, ties to even.
+    fn from_f32(value: f32) -> Self;
+
+    /// Exactly.
+    fn to_f32(self) -> f32;
+
+    /// See [`packed::multiply`].
+    fn multiply(a: Rows<'_, Self>, b: Panels<'_, Self>, bias: &[f32], target: Target<'_, Self>);
+
+    /// See [`scratch::with`].
+    fn with_scratch<R>(length: usize, work: impl FnOnce(&mut [Self]) -> R) -> R;
+
+    /// Inputs after filling up.
+    fn padded(inner: usize) -> usize {
+        inner.next_multiple_of(Self::STEP)
+    }
+}
+
+impl Number for f32 {
+    const GROUP: usize = 1;
+    const STEP: usize = 1;
+    const ROWS: usize = 48;
+    const TILE_ROWS: usize = 12;
+
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self
+    }
+
+    fn multiply(a: Rows<'_, Self>, b: Panels<'_, Self>, bias: &[f32], target: Target<'_, Self>) {
+        packed::tiles::multiply(a, b, bias, target);
+    }
+
+    fn with_scratch<R>(length: usize, work: impl FnOnce(&mut [Self]) -> R) -> R {
+        scratch::with(&scratch::NUMBERS, length, work)
+    }
+}
+
+/// The upper half of an f32. `half::bf16` is the same in memory; this one's rounding has no branches, so that loops over it
+/// become vector instructions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub(super) struct Bf16(pub u16);
+
+impl Number for Bf16 {
+    const GROUP: usize = 2;
+    /// One tile of AMX.
+    const STEP: usize = 32;
+    const ROWS: usize = 96;
+    const TILE_ROWS: usize = 32;
+
+    /// A NaN may become another NaN or an infinity: a result that had one stays useless.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "the upper half is left")]
+    fn from_f32(value: f32) -> Self {
+        let bits = value.to_bits();
+        let even = (bits >> 16) & 1;
+        Self((bits.wrapping_add(0x7FFF + even) >> 16) as u16)
+    }
+
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        f32::from_bits(u32::from(self.0) << 16)
+    }
+
+    fn multiply(a: Rows<'_, Self>, b: Panels<'_, Self>, bias: &[f32], target: Target<'_, Self>) {
+        packed::bf16::multiply(a, b, bias, target);
+    }
+
+    fn with_scratch<R>(length: usize, work: impl FnOnce(&mut [Self]) -> R) -> R {
+        scratch::with(&scratch::BF16, length, work)
+    }
+}
+
+/// Rounds the rows of a matrix, `inner` numbers each, to rows of `N::padded(inner)`, zeros at the end.
+#[multiversion::multiversion(targets(
+    "x86_64+avx512f+avx512bw+avx512cd+avx512dq+avx512vl+avx2+fma",
+    "x86_64+avx2+fma"
+))]
+pub(super) fn round_rows<N: Number>(out: &mut [N], x: &[f32], inner: usize) {
+    for (out, x) in out.chunks_exact_mut(N::padded(inner)).zip(x.chunks_exact(inner)) {
+        let (filled, rest) = out.split_at_mut(inner);
+        filled.iter_mut().zip(x).for_each(|(out, x)| *out = N::from_f32(*x));
+        rest.fill(N::default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_as_the_half_crate_does() {
+        for bits in (0..u32::MAX).step_by(65_521) {
+            let value = f32::from_bits(bits);
+            let theirs = half::bf16::from_f32(value);
+            if !value.is_nan() {
+                assert_eq!(Bf16::from_f32(value).0, theirs.to_bits(), "{value:e}");
+                assert_eq!(Bf16::from_f32(value).to_f32(), theirs.to_f32());
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_filled_up_with_zeros() {
+        let mut out = vec![Bf16(7); 64];
+        round_rows(&mut out, &[1.0, 2.0, 3.0, 4.0], 2);
+        assert_eq!(out.iter().filter(|number| number.0 != 0).count(), 4);
+        assert_eq!((out[1].to_f32(), out[32].to_f32(), out[33].to_f32()), (2.0, 3.0, 4.0));
+        let mut out = [0.0; 4];
+        round_rows::<f32>(&mut out, &[1.0, 2.0, 3.0, 4.0], 2);
+        assert_eq!(out, [1.0, 2.0, 3.0, 4.0]);
+    }
+}
