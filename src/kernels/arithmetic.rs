@@ -120,7 +120,7 @@ fn softmax_rows<const FUSED: bool>(scores: &mut [f32], stride: usize, count: usi
 }
 
 /// For each row of `stride` scores, `out` (rows of `out_stride`) gets e^(scale * (score - the row's most)) of the first
-/// `count`, zeros after them, and `sums` what they add up to: a softmax whose division is left for later, when there is less
+/// `count`, zeros after them, and `sums` what they add up to; the scores are used up: a softmax whose division is left for later, when there is less
 /// to divide. `scale` is not negative.
 #[multiversion(targets(
     "x86_64+avx512f+avx512bw+avx512cd+avx512dq+avx512vl+avx2+fma",
@@ -128,7 +128,7 @@ fn softmax_rows<const FUSED: bool>(scores: &mut [f32], stride: usize, count: usi
     "x86_64+avx+f16c"
 ))]
 pub(super) fn exponentials<N: Number>(
-    (scores, stride, count): (&[f32], usize, usize),
+    (scores, stride, count): (&mut [f32], usize, usize),
     scale: f32,
     (out, out_stride): (&mut [N], usize),
     sums: &mut [f32],
@@ -142,33 +142,22 @@ pub(super) fn exponentials<N: Number>(
 
 #[inline(always)]
 fn exponentials_of_rows<N: Number, const FUSED: bool>(
-    (scores, stride, count): (&[f32], usize, usize),
+    (scores, stride, count): (&mut [f32], usize, usize),
     scale: f32,
     (out, out_stride): (&mut [N], usize),
     sums: &mut [f32],
 ) {
-    let rows = scores.chunks_exact(stride).zip(out.chunks_exact_mut(out_stride)).zip(sums);
+    let rows = scores.chunks_exact_mut(stride).zip(out.chunks_exact_mut(out_stride)).zip(sums);
     for ((scores, out), total) in rows {
-        let (scores, (filled, rest)) = (&scores[..count], out.split_at_mut(count));
-        rest.fill(N::default());
+        let (scores, (filled, rest)) = (&mut scores[..count], out.split_at_mut(count));
         let shift = -scale * max(scores);
-        let mut lanes = [0.0f32; LANES];
-        let (chunks, left) = scores.as_chunks::<LANES>();
-        let (out_chunks, out_left) = filled.as_chunks_mut::<LANES>();
-        for (chunk, out) in chunks.iter().zip(out_chunks) {
-            for lane in 0..LANES {
-                let value = exp::<FUSED>(fma::<FUSED>(chunk[lane], scale, shift));
-                lanes[lane] += value;
-                out[lane] = N::from_f32(value);
-            }
+        for score in scores.iter_mut() {
+            *score = exp::<FUSED>(fma::<FUSED>(*score, scale, shift));
         }
-        let mut sum = lanes.iter().sum::<f32>();
-        for (score, out) in left.iter().zip(out_left) {
-            let value = exp::<FUSED>(fma::<FUSED>(*score, scale, shift));
-            sum += value;
-            *out = N::from_f32(value);
-        }
-        *total = sum;
+        *total = sum(scores, |value| value);
+        // A loop of its own: together with the rest it would not become vector instructions.
+        filled.iter_mut().zip(scores).for_each(|(out, score)| *out = N::from_f32(*score));
+        rest.fill(N::default());
     }
 }
 
@@ -224,10 +213,10 @@ mod tests {
 
     #[test]
     fn exponentials_divided_by_their_sum_are_the_softmax() {
-        let scores: Vec<f32> = (0..120).map(|i: u8| f32::from(i % 11) - 3.0).collect();
+        let mut scores: Vec<f32> = (0..120).map(|i: u8| f32::from(i % 11) - 3.0).collect();
         let (mut out, mut sums) = ([9.0f32; 150], [0.0; 3]);
-        exponentials((&scores, 40, 37), 0.5, (&mut out, 50), &mut sums);
         let mut expected: Vec<f32> = scores.iter().map(|score| score * 0.5).collect();
+        exponentials((&mut scores, 40, 37), 0.5, (&mut out, 50), &mut sums);
         softmax(&mut expected, 40, 37);
         for ((out, expected), sum) in out.chunks(50).zip(expected.chunks(40)).zip(sums) {
             assert!(out[..37].iter().zip(expected).all(|(out, expected)| (out / sum - expected).abs() < 1e-6));

@@ -98,7 +98,7 @@ fn channel_weights<N: Number>(image: &[f32], layers: &Layers<'_, N>) -> Vec<Pack
         .map(|chunk| {
             let mut logits = vec![0.0; channels * size];
             for x in chunk.chunks(N::ROWS * channels) {
-                let (count, stride) = (x.len() / channels, N::padded(channels));
+                let (count, stride) = (x.len() / channels, N::stride(channels));
                 f32::with_scratch(count * 2 * channels, |products| {
                     N::with_scratch(count * stride, |normed| {
                         layers.norm.rows(normed, x);
@@ -148,8 +148,10 @@ fn add_blocks<const QUERIES: usize, const KEYS: usize, const FUSED: bool>(
         for key in (0..size).step_by(KEYS) {
             let mut sums = [[0.0; KEYS]; QUERIES];
             for token in tokens.chunks(stride) {
-                let Some(keys) = token.get(to_keys + key..to_keys + key + KEYS) else { continue };
-                let queries = &token[query..query + QUERIES];
+                let (Some(queries), Some(keys)) = (chunk::<QUERIES>(token, query), chunk::<KEYS>(token, to_keys + key))
+                else {
+                    continue;
+                };
                 for i in 0..QUERIES {
                     for lane in 0..KEYS {
                         sums[i][lane] = fma::<FUSED>(queries[i], keys[lane], sums[i][lane]);
@@ -164,12 +166,17 @@ fn add_blocks<const QUERIES: usize, const KEYS: usize, const FUSED: bool>(
     }
 }
 
+#[inline(always)]
+fn chunk<const COUNT: usize>(numbers: &[f32], first: usize) -> Option<&[f32; COUNT]> {
+    numbers.get(first..)?.first_chunk()
+}
+
 /// Adds the projected attention to the image.
 fn apply<N: Number>(image: &mut [f32], weights: &[Packed<N>], layers: &Layers<'_, N>) {
     let (channels, size) = (layers.proj.dims().0, layers.size);
     let values = layers.qkv.panels().part(2 * channels / PANEL, channels / PANEL);
     let bias = &layers.qkv_bias[2 * channels..];
-    let (block, stride) = (rows_together::<N>(image.len() / channels), N::padded(channels));
+    let (block, stride) = (rows_together::<N>(image.len() / channels), N::stride(channels));
     image.par_chunks_mut(block * channels).for_each(|x| {
         let count = x.len() / channels;
         // The last group may be looked at beyond its end, where its weights are zeros.

@@ -69,7 +69,7 @@ fn fast<N: Number>(
     let (x, bias) = (&*x, bias.as_deref().unwrap_or_default());
     let (batch, rows, columns) = (x.len() / geometry.image().max(1), geometry.rows, geometry.columns);
     let mut result = vec![0.0; batch * rows * columns * out];
-    let (together, stride) = (rows_together::<N>(batch * rows * columns), N::padded(patch));
+    let (together, stride) = (rows_together::<N>(batch * rows * columns), N::stride(patch));
     result.par_chunks_mut(together * out).enumerate().for_each(|(block, result)| {
         let count = result.len() / out;
         N::with_scratch(count * stride, |place| {

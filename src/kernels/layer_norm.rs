@@ -85,7 +85,7 @@ impl<Numbers: Deref<Target = [f32]>> NormSlices<Numbers> {
 }
 
 impl Normaliser<'_> {
-    /// Normalises rows, on this thread, as operands of a product: rows of [`Number::padded`] numbers.
+    /// Normalises rows, on this thread, as operands of a product: rows [`Number::stride`] apart.
     pub(super) fn rows<N: Number>(self, out: &mut [N], x: &[f32]) {
         normalise_rows(out, x, self.weight, self.bias, self.epsilon);
     }
@@ -108,7 +108,7 @@ fn normalise_rows<N: Number>(out: &mut [N], x: &[f32], weight: &[f32], bias: &[f
 fn normalise_all<N: Number, const FUSED: bool>(out: &mut [N], x: &[f32], weight: &[f32], bias: &[f32], epsilon: f32) {
     let channels = weight.len();
     let count = channels as f32;
-    for (out, x) in out.chunks_exact_mut(N::padded(channels)).zip(x.chunks_exact(channels)) {
+    for (out, x) in out.chunks_exact_mut(N::stride(channels)).zip(x.chunks_exact(channels)) {
         let (out, rest) = out.split_at_mut(channels);
         rest.fill(N::default());
         let mean = sum(x, |value| value) / count;

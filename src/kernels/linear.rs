@@ -140,7 +140,7 @@ fn fast<N: Number>(
             }
             None => Start::Fresh,
         };
-        let stride = N::padded(inner);
+        let stride = N::stride(inner);
         N::with_scratch(count * stride, |operand| {
             match norm {
                 Some(norm) => norm.rows(operand, x),
@@ -171,7 +171,7 @@ fn by_outputs<N: Number>(x: &[f32], rows: usize, weight: &Packed<N>, bias: &[f32
     if rows == 0 {
         return result;
     }
-    let stride = N::padded(inner);
+    let stride = N::stride(inner);
     N::with_scratch(rows * stride, |operand| {
         round_rows(operand, x, inner);
         let x = Rows { values: &*operand, stride, count: rows };

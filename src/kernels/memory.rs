@@ -1,16 +1,46 @@
-//! Large pieces of memory, in large pages where the system has them: weights are read from front to back again and again, and a
+//! Memory that begins with a line of the cache, in large pages where the system has them: weights are read from front to back again and again, and a
 //! page of 4 kB would have to be looked up every few hundred cycles.
+
+use std::ops::{Deref, DerefMut};
 
 /// From this size on large pages are asked for: some of them fit.
 #[cfg(target_os = "linux")]
 const LARGE: usize = 4 << 20;
 
-/// `length` zeros.
-pub(super) fn zeros<T: Copy + Default>(length: usize) -> Vec<T> {
-    let mut numbers = Vec::with_capacity(length);
-    advise(&numbers);
-    numbers.resize(length, T::default());
-    numbers
+/// Bytes of a line of the cache: a register or a row of a tile that lies across two lines is loaded in twice the time.
+const LINE: usize = 64;
+
+/// Numbers that begin where a line of the cache does.
+#[derive(Debug)]
+pub(super) struct Aligned<T> {
+    numbers: Vec<T>,
+    start: usize,
+}
+
+impl<T: Copy + Default> Aligned<T> {
+    /// `length` zeros.
+    pub fn zeros(length: usize) -> Self {
+        let room = LINE / size_of::<T>();
+        let mut numbers = Vec::<T>::with_capacity(length + room);
+        advise(&numbers);
+        let start = numbers.as_ptr().align_offset(LINE).min(room);
+        numbers.resize(start + length, T::default());
+        Self { numbers, start }
+    }
+}
+
+impl<T> Deref for Aligned<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.numbers[self.start..]
+    }
+}
+
+impl<T> DerefMut for Aligned<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.numbers[self.start..]
+    }
 }
 
 /// Asks for large pages under the whole capacity. It is advice: whether the system takes it changes nothing but speed.
@@ -46,10 +76,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_of_any_length() {
+    fn zeros_of_any_length_begin_with_a_line() {
         for length in [0, 1, 1000, (4 << 20) + 3] {
-            let numbers = zeros::<u16>(length);
+            let mut numbers = Aligned::<u16>::zeros(length);
             assert_eq!((numbers.len(), numbers.iter().filter(|number| **number != 0).count()), (length, 0));
+            numbers.fill(7);
+            assert!(numbers.iter().all(|number| *number == 7) && numbers.as_ptr().addr().is_multiple_of(LINE));
         }
     }
 }

@@ -39,7 +39,7 @@ fn fast<N: Number>(
     let (first_bias, second_bias) = (bias_of(first_bias, hidden)?, bias_of(second_bias, channels)?);
     let (first_bias, second_bias) =
         (first_bias.as_deref().unwrap_or_default(), second_bias.as_deref().unwrap_or_default());
-    let (narrow, wide) = (N::padded(channels), N::padded(hidden));
+    let (narrow, wide) = (N::stride(channels), N::stride(hidden));
     super::change(x, |x| {
         let block = rows_together::<N>(x.len() / channels);
         x.par_chunks_mut(block * channels).for_each(|x| {

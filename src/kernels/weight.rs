@@ -7,11 +7,11 @@ use super::numbers_of;
 use super::packed::Packed;
 
 /// A weight (out, in).
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Weight(pub(super) Form);
 
 /// How a weight lies in memory: packed on the CPU, as it is for everything else.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) enum Form {
     /// In panels of f32.
     F32(Packed<f32>),

@@ -138,7 +138,7 @@ pub(super) fn attend<'a, N: Number>(
                 }
                 let rows = Rows { values: &*rows, stride: narrow, count };
                 multiply(rows, keys, &[], Target::Sums { out: &mut *scores, stride, start: Start::Fresh });
-                exponentials((&scores[..count * stride], stride, tokens), scale, (&mut *weights, wide), &mut *sums);
+                exponentials((&mut scores[..count * stride], stride, tokens), scale, (&mut *weights, wide), &mut *sums);
                 let rows = Rows { values: &*weights, stride: wide, count };
                 multiply(rows, values, &[], Target::Sums { out: &mut *attended, stride: size, start: Start::Fresh });
                 let attended = attended.chunks_exact(size).take(count);

@@ -110,7 +110,7 @@ fn attend_window<N: Number>(mut lines: Vec<&mut [f32]>, window: usize, layers: &
     let size = channels / heads;
     let columns = lines.first().map_or(0, |line| line.len() / channels);
     let real = lines.len() * columns;
-    let stride = N::padded(channels);
+    let stride = N::stride(channels);
     N::with_scratch(real * (stride + 3 * channels) + 3 * channels, |place| {
         let (operand, place) = place.split_at_mut(real * stride);
         let (qkv, padding) = place.split_at_mut(real * 3 * channels);

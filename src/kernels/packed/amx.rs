@@ -5,7 +5,7 @@ use std::arch::x86_64::{__cpuid_count, __get_cpuid_max};
 use std::sync::OnceLock;
 
 use super::super::number::Bf16;
-use super::{PANEL, Panels, Rows, Target, tiles};
+use super::{PANEL, Panels, Rows, Target, wide};
 
 /// Rows of a tile, and outputs of a tile of sums.
 const TILE: usize = 16;
@@ -17,7 +17,7 @@ pub(super) fn is_available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE.get_or_init(|| {
         let (most, _) = __get_cpuid_max(0);
-        if most < 7 || !is_x86_feature_detected!("avx512f") || !is_x86_feature_detected!("avx512bw") {
+        if most < 7 || !wide::is_available() {
             return false;
         }
         // CPUID leaf 7: EDX bit 22 is AMX-BF16, bit 24 AMX-TILE (Intel SDM, volume 2, CPUID).
@@ -83,7 +83,7 @@ impl TileSizes {
 #[repr(C, align(64))]
 struct Sums([[f32; PANEL]; 2 * TILE]);
 
-#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma")]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512bf16,avx2,fma")]
 fn by_panels(a: Rows<'_, Bf16>, b: Panels<'_, Bf16>, bias: &[f32], mut target: Target<'_, Bf16>) {
     let steps = b.inner.div_ceil(INPUTS);
     let length = super::panel_length::<Bf16>(b.inner);
@@ -103,8 +103,7 @@ fn by_panels(a: Rows<'_, Bf16>, b: Panels<'_, Bf16>, bias: &[f32], mut target: T
         }
         for (index, lines) in b.numbers.chunks_exact(length).enumerate() {
             let column = index * PANEL;
-            let width = PANEL.min(b.out - column);
-            let bias = tiles::bias_of::<PANEL>(bias, column, width);
+            let columns = wide::Columns::new(bias, column, b.out);
             let mut row = first;
             while row < last {
                 let count = (last - row).min(2 * rows);
@@ -116,9 +115,7 @@ fn by_panels(a: Rows<'_, Bf16>, b: Panels<'_, Bf16>, bias: &[f32], mut target: T
                     let second = values.add(if count > rows { rows * a.stride } else { 0 });
                     block(values, second, a.stride, lines.as_ptr(), steps, &mut sums);
                 }
-                for (index, sums) in sums.0[..count].iter().enumerate() {
-                    tiles::finish::<Bf16, PANEL, true>(sums, &bias, width, (row + index, column), &mut target);
-                }
+                columns.finish(&sums.0[..count], row, &mut target);
                 row += count;
             }
         }

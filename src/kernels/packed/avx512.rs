@@ -5,31 +5,19 @@ use std::arch::x86_64::{
 };
 
 use super::super::number::Bf16;
-use super::{PANEL, Panels, Rows, Target, tiles};
+use super::{PANEL, Panels, Rows, Target, wide};
 
 /// Rows of a tile: with two registers of sums each they fill three quarters of the registers.
 const ROWS: usize = 12;
 /// Rows of the tiles that what is left is cut into.
 const FEW: usize = 4;
 
-/// Whether this processor has the instruction.
-pub(super) fn is_available() -> bool {
-    is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512cd")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512vl")
-        && is_x86_feature_detected!("avx512bf16")
-        && is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("fma")
-}
-
 /// See [`super::multiply`].
 ///
 /// # Panics
 /// On a machine without the instruction.
 pub(super) fn multiply(a: Rows<'_, Bf16>, b: Panels<'_, Bf16>, bias: &[f32], target: Target<'_, Bf16>) {
-    assert!(is_available(), "this machine has no AVX-512 BF16");
+    assert!(wide::is_available(), "this machine has no AVX-512 BF16");
     #[expect(unsafe_code, reason = "instructions that not every machine has")]
     // SAFETY: looked for above.
     unsafe {
@@ -41,8 +29,7 @@ pub(super) fn multiply(a: Rows<'_, Bf16>, b: Panels<'_, Bf16>, bias: &[f32], tar
 fn by_panels(a: Rows<'_, Bf16>, b: Panels<'_, Bf16>, bias: &[f32], mut target: Target<'_, Bf16>) {
     for (index, lines) in b.numbers.chunks_exact(super::panel_length::<Bf16>(b.inner)).enumerate() {
         let column = index * PANEL;
-        let width = PANEL.min(b.out - column);
-        let bias = tiles::bias_of::<PANEL>(bias, column, width);
+        let columns = wide::Columns::new(bias, column, b.out);
         let mut row = 0;
         while row < a.count {
             let left = a.from(row);
@@ -57,9 +44,7 @@ fn by_panels(a: Rows<'_, Bf16>, b: Panels<'_, Bf16>, bias: &[f32], mut target: T
                 add_products::<1>(left, lines, &mut sums);
                 1
             };
-            for (index, sums) in sums[..count].iter().enumerate() {
-                tiles::finish::<Bf16, PANEL, true>(sums, &bias, width, (row + index, column), &mut target);
-            }
+            columns.finish(&sums[..count], row, &mut target);
             row += count;
         }
     }

@@ -10,7 +10,7 @@ pub(in super::super) fn multiply(a: Rows<'_, Bf16>, b: Panels<'_, Bf16>, bias: &
         if super::amx::is_available() {
             return super::amx::multiply(a, b, bias, target);
         }
-        if super::avx512::is_available() {
+        if super::wide::is_available() {
             return super::avx512::multiply(a, b, bias, target);
         }
     }
@@ -25,7 +25,7 @@ pub fn instructions() -> &'static str {
         if super::amx::is_available() {
             return "AMX";
         }
-        if super::avx512::is_available() {
+        if super::wide::is_available() {
             return "AVX-512 BF16";
         }
     }
@@ -48,7 +48,7 @@ mod tests {
                     super::super::amx::is_available(),
                     super::super::amx::multiply as fn(Rows<'_, _>, Panels<'_, _>, &[f32], Target<'_, _>),
                 ),
-                ("AVX-512 BF16", super::super::avx512::is_available(), super::super::avx512::multiply),
+                ("AVX-512 BF16", super::super::wide::is_available(), super::super::avx512::multiply),
             ] {
                 if available {
                     check::<Bf16>(multiply, 5e-3);

@@ -6,19 +6,21 @@ mod amx;
 mod avx512;
 pub(super) mod bf16;
 pub(super) mod tiles;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
 use rayon::prelude::*;
 
-use super::memory;
+use super::memory::Aligned;
 use super::number::Number;
 
 /// Outputs of a panel: two AVX-512 registers of sums, two tiles of AMX.
 pub(super) const PANEL: usize = 32;
 
 /// A matrix (out, in) in memory of its own.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Packed<N> {
-    numbers: Vec<N>,
+    numbers: Aligned<N>,
     inner: usize,
     out: usize,
 }
@@ -50,7 +52,7 @@ impl<N: Number> Packed<N> {
         inner: usize,
         number: impl Fn(V) -> N + Copy + Sync,
     ) -> Self {
-        let mut numbers = memory::zeros(packed_length::<N>(out, inner));
+        let mut numbers = Aligned::zeros(packed_length::<N>(out, inner));
         numbers
             .par_chunks_mut(panel_length::<N>(inner).max(1))
             .zip(values.par_chunks((PANEL * inner).max(1)))
@@ -169,7 +171,7 @@ pub(super) fn multiply<N: Number>(a: Rows<'_, N>, b: Panels<'_, N>, bias: &[f32]
 
 #[cfg(test)]
 mod tests {
-    use super::super::number::{Bf16, round_rows};
+    use super::super::number::Bf16;
     use super::super::tests::random;
     use super::*;
 
@@ -190,7 +192,7 @@ mod tests {
             let (a, w, bias) = (numbers(&[rows, inner], 1), numbers(&[out, inner], 2), numbers(&[out], 3));
             let mut spread = vec![N::default(); rows * stride];
             for (spread, a) in spread.chunks_mut(stride).zip(a.chunks(inner)) {
-                round_rows(&mut spread[..N::padded(inner)], a, inner);
+                spread.iter_mut().zip(a).for_each(|(spread, a)| *spread = N::from_f32(*a));
             }
             let packed = Packed::<N>::new(&w, out, inner, N::from_f32);
             assert_eq!(packed.dims(), (out, inner));
@@ -224,7 +226,7 @@ mod tests {
                     let (row, column) = (place / (out + 3), place % (out + 3));
                     let expected = if column < out {
                         let x = product(row, column) + bias[column];
-                        if gelu { crate::kernels::gelu::gelu_of::<false>(x) } else { x }
+                        if gelu { N::gelu::<false>(x) } else { x }
                     } else {
                         9.0
                     };

@@ -3,7 +3,6 @@
 use multiversion::{multiversion, target::target_cfg_f};
 
 use super::super::arithmetic::fma;
-use super::super::gelu::gelu_of;
 use super::super::number::{Bf16, Number};
 use super::{PANEL, Panels, Rows, Start, Target};
 
@@ -118,21 +117,37 @@ pub(super) fn finish<N: Number, const WIDTH: usize, const FUSED: bool>(
     }
     match target {
         Target::Sums { out, stride, start } => {
-            let out = &mut out[row * *stride + column..][..width];
-            if *start == Start::Present {
-                out.iter_mut().zip(&values).for_each(|(out, value)| *out += value);
-            } else {
-                out.copy_from_slice(&values[..width]);
+            let out = &mut out[row * *stride + column..];
+            let present = *start == Start::Present;
+            // Whole strips in loops over constants: the others are at the edge only.
+            match out.first_chunk_mut::<WIDTH>() {
+                Some(out) if width == WIDTH => {
+                    for lane in 0..WIDTH {
+                        out[lane] = if present { out[lane] + values[lane] } else { values[lane] };
+                    }
+                }
+                _ => {
+                    for (out, value) in out[..width].iter_mut().zip(values) {
+                        *out = if present { *out + value } else { value };
+                    }
+                }
             }
         }
         Target::Numbers { out, stride, gelu } => {
             if *gelu {
                 for value in &mut values {
-                    *value = gelu_of::<FUSED>(*value);
+                    *value = N::gelu::<FUSED>(*value);
                 }
             }
-            let numbers = values.map(N::from_f32);
-            out[row * *stride + column..][..width].copy_from_slice(&numbers[..width]);
+            let out = &mut out[row * *stride + column..];
+            match out.first_chunk_mut::<WIDTH>() {
+                Some(out) if width == WIDTH => {
+                    for lane in 0..WIDTH {
+                        out[lane] = N::from_f32(values[lane]);
+                    }
+                }
+                _ => out[..width].iter_mut().zip(values).for_each(|(out, value)| *out = N::from_f32(value)),
+            }
         }
     }
 }

@@ -25,7 +25,7 @@ pub struct Path<'s, 'a> {
 }
 
 /// A linear layer: weight (out, in) and bias (out).
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Linear {
     weight: Weight,
     bias: Tensor,
