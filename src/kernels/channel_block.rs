@@ -3,15 +3,14 @@
 //! keys, the second makes the values and what follows. Between them only small matrices are kept.
 
 use candle_core::{Result, Tensor};
-use multiversion::{multiversion, target::target_cfg_f};
 use rayon::prelude::*;
 
-use super::arithmetic::{fma, softmax};
+use super::arithmetic::softmax;
 use super::channel_attention;
 use super::layer_norm::{Norm, Normaliser};
 use super::linear::{After, Layer, bias_of, linear, norm_linear, rows_together};
 use super::number::Number;
-use super::packed::{PANEL, Packed, Rows, Start, Target, multiply};
+use super::packed::{PANEL, Packed, Panels, Rows, Start, Target, multiply};
 use super::weight::Form;
 
 /// The layers and sizes of a [`channel_block`].
@@ -125,50 +124,25 @@ fn channel_weights<N: Number>(image: &[f32], layers: &Layers<'_, N>) -> Vec<Pack
 }
 
 /// Adds to `logits` (size, size) the products of a query's channel and a key's, for each token; tokens are `stride` apart, keys
-/// `to_keys` behind queries.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512cd+avx512dq+avx512vl+avx2+fma", "x86_64+avx2+fma"))]
+/// `to_keys` behind queries. A product like any other, once the queries are transposed and the keys lie in panels.
 fn add_outer(logits: &mut [f32], tokens: &[f32], stride: usize, to_keys: usize, size: usize) {
-    let fused = target_cfg_f!(target_feature = "fma") || cfg!(target_arch = "aarch64");
-    match (size.is_multiple_of(PANEL), fused) {
-        (true, true) => add_blocks::<8, PANEL, true>(logits, tokens, stride, to_keys, size),
-        (true, false) => add_blocks::<4, 8, false>(logits, tokens, stride, to_keys, size),
-        (false, _) => add_blocks::<1, 1, false>(logits, tokens, stride, to_keys, size),
-    }
-}
-
-#[inline(always)]
-fn add_blocks<const QUERIES: usize, const KEYS: usize, const FUSED: bool>(
-    logits: &mut [f32],
-    tokens: &[f32],
-    stride: usize,
-    to_keys: usize,
-    size: usize,
-) {
-    for query in (0..size).step_by(QUERIES) {
-        for key in (0..size).step_by(KEYS) {
-            let mut sums = [[0.0; KEYS]; QUERIES];
-            for token in tokens.chunks(stride) {
-                let (Some(queries), Some(keys)) = (chunk::<QUERIES>(token, query), chunk::<KEYS>(token, to_keys + key))
-                else {
-                    continue;
-                };
-                for i in 0..QUERIES {
-                    for lane in 0..KEYS {
-                        sums[i][lane] = fma::<FUSED>(queries[i], keys[lane], sums[i][lane]);
-                    }
-                }
+    let count = tokens.len().div_ceil(stride);
+    f32::with_scratch((size + size.next_multiple_of(PANEL)) * count, |place| {
+        let (queries, keys) = place.split_at_mut(size * count);
+        for (token, numbers) in tokens.chunks(stride).enumerate() {
+            for (query, number) in numbers[..size].iter().enumerate() {
+                queries[query * count + token] = *number;
             }
-            for (i, sums) in sums.iter().enumerate() {
-                let logits = &mut logits[(query + i) * size + key..][..KEYS];
-                logits.iter_mut().zip(sums).for_each(|(logit, sum)| *logit += sum);
+            for (panel, numbers) in numbers[to_keys..to_keys + size].chunks(PANEL).enumerate() {
+                let line = &mut keys[(panel * count + token) * PANEL..][..PANEL];
+                line[..numbers.len()].copy_from_slice(numbers);
+                line[numbers.len()..].fill(0.0);
             }
         }
-    }
-}
-
-#[inline(always)]
-fn chunk<const COUNT: usize>(numbers: &[f32], first: usize) -> Option<&[f32; COUNT]> {
-    numbers.get(first..)?.first_chunk()
+        let queries = Rows { values: &*queries, stride: count, count: size };
+        let keys = Panels { numbers: &*keys, inner: count, out: size };
+        multiply(queries, keys, &[], Target::Sums { out: logits, stride: size, start: Start::Present });
+    });
 }
 
 /// Adds the projected attention to the image.
