@@ -84,7 +84,6 @@ pub struct Operation {
     /// What it is given; the operation may change a copy of it.
     pub input: Tensor,
     /// Runs it once. The number chooses among its weights.
-    #[expect(clippy::type_complexity, reason = "said once")]
     pub run: Box<dyn Fn(usize, Tensor) -> Result<Tensor> + Send + Sync>,
 }
 

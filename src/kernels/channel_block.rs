@@ -118,7 +118,9 @@ fn channel_weights<N: Number>(image: &[f32], layers: &Layers<'_, N>) -> Vec<Pack
         logits.iter_mut().zip(chunk).for_each(|(sum, chunk)| *sum += chunk);
     }
     let scale = (tokens as f32).powf(-0.5);
-    logits.iter_mut().for_each(|logit| *logit *= scale);
+    for logit in &mut logits {
+        *logit *= scale;
+    }
     softmax(&mut logits, size, size);
     logits.chunks_exact(size * size).map(|group| Packed::new(group, size, size, N::from_f32)).collect()
 }

@@ -104,7 +104,7 @@ fn change(x: Tensor, work: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<Tens
         }
     }
 
-    let x = x.contiguous()?;
+    let x = if x.is_contiguous() { x } else { x.contiguous()? };
     x.inplace_op1(&Change(Cell::new(Some(work))))?;
     Ok(x)
 }

@@ -106,7 +106,6 @@ impl Number for Bf16 {
 
     /// A NaN may become another NaN or an infinity: a result that had one stays useless.
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "the upper half is left")]
     fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();
         let even = (bits >> 16) & 1;

@@ -44,10 +44,10 @@ impl Weight {
         }
         let weight = weight.contiguous()?;
         match weight.dtype() {
-            DType::F32 => Ok(Self(Form::F32(Packed::new(&*numbers_of::<f32>(&weight)?, out, inner, |number| number)))),
+            DType::F32 => Ok(Self(Form::F32(Packed::new(&numbers_of::<f32>(&weight)?, out, inner, |number| number)))),
             DType::BF16 => {
                 let number = |number: half::bf16| Bf16(number.to_bits());
-                Ok(Self(Form::Bf16(Packed::new(&*numbers_of::<half::bf16>(&weight)?, out, inner, number))))
+                Ok(Self(Form::Bf16(Packed::new(&numbers_of::<half::bf16>(&weight)?, out, inner, number))))
             }
             _ => Ok(Self(Form::Plain(weight))),
         }

@@ -1,7 +1,7 @@
 //! Products of pairs of bfloat16 numbers with AVX-512 BF16.
 
 use std::arch::x86_64::{
-    __m512, __m512bh, __m512i, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_storeu_ps,
+    __m512, __m512bh, __m512i, _mm512_dpbf16_ps, _mm512_loadu_epi16, _mm512_set1_epi32, _mm512_storeu_ps,
 };
 
 use super::super::number::Bf16;
@@ -62,8 +62,8 @@ fn add_products<const COUNT: usize>(a: Rows<'_, Bf16>, lines: &[Bf16], out: &mut
         #[expect(unsafe_code, reason = "loads take pointers, and the type of pairs can only be made from bits")]
         // SAFETY: a line is 128 bytes; all bits are a value of either vector type.
         let weights = unsafe {
-            let line = line.as_ptr().cast::<__m512i>();
-            [_mm512_loadu_si512(line), _mm512_loadu_si512(line.add(1))]
+            let line = line.as_ptr().cast();
+            [_mm512_loadu_epi16(line), _mm512_loadu_epi16(line.add(PANEL))]
                 .map(|bits| std::mem::transmute::<__m512i, __m512bh>(bits))
         };
         for row in 0..COUNT {

@@ -57,7 +57,7 @@ impl<N: Number> Packed<N> {
             .par_chunks_mut(panel_length::<N>(inner).max(1))
             .zip(values.par_chunks((PANEL * inner).max(1)))
             .for_each(|(panel, values)| {
-                pack(panel, values.len() / inner, |output| &values[output * inner..][..inner], number)
+                pack(panel, values.len() / inner, |output| &values[output * inner..][..inner], number);
             });
         Self { numbers, inner, out }
     }

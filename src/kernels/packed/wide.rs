@@ -2,9 +2,9 @@
 //! stores at the edge of a matrix.
 
 use std::arch::x86_64::{
-    __m512, _mm256_mask_storeu_epi16, _mm256_storeu_epi16, _mm512_add_ps, _mm512_cvtneps_pbh, _mm512_fmadd_ps,
-    _mm512_loadu_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_max_ps, _mm512_min_ps, _mm512_mul_ps,
-    _mm512_set1_ps, _mm512_setzero_ps,
+    __m256bh, __m256i, __m512, _mm256_mask_storeu_epi16, _mm256_storeu_epi16, _mm512_add_ps, _mm512_cvtneps_pbh,
+    _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_max_ps, _mm512_min_ps,
+    _mm512_mul_ps, _mm512_set1_ps, _mm512_setzero_ps,
 };
 
 use super::super::number::{Bf16, ERF_COEFFICIENTS, ERF_FAR};
@@ -107,7 +107,7 @@ impl Columns {
                 if gelu {
                     value = gelu_of(value);
                 }
-                let rounded = std::mem::transmute(_mm512_cvtneps_pbh(value));
+                let rounded = std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(value));
                 if self.mask[half] == u16::MAX {
                     _mm256_storeu_epi16(out.as_mut_ptr().cast(), rounded);
                 } else {
