@@ -11,9 +11,11 @@ pub mod depthwise;
 pub mod gelu;
 pub mod layer_norm;
 pub mod linear;
+pub mod logits;
 pub mod mlp;
 mod packed;
 mod scratch;
+pub mod step;
 pub mod window_attention;
 
 use std::ops::Deref;
@@ -133,7 +135,7 @@ fn product(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use candle_core::{Device, Tensor};
 
     /// A tensor of random numbers that are the same in every run.
