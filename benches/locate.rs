@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use image::{Rgb, RgbImage};
+use tapline::engine::compute::ComputePool;
 use tapline::engine::pool::CpuPool;
 use tapline::engine::{EngineOptions, Handle, ImageSource, Request, Timings};
 use tapline::models::{Checkpoint, LoadOptions, load};
@@ -43,7 +44,9 @@ fn main() -> Outcome<()> {
 
 /// The timings of one request after the other.
 async fn measure(name: &str, checkpoint: Checkpoint) -> Outcome<Vec<Timings>> {
-    let options = EngineOptions { feature_cache_bytes: 0, screenshot_store_bytes: 0, ..EngineOptions::new(name) };
+    let compute = Some(ComputePool::new(std::thread::available_parallelism()?.get())?);
+    let options =
+        EngineOptions { feature_cache_bytes: 0, screenshot_store_bytes: 0, compute, ..EngineOptions::new(name) };
     let pool = CpuPool::new(0, 4)?;
     let engine = Handle::spawn(options, pool, move || load(&checkpoint, &LoadOptions::default()))?;
     engine.ready().await?;

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use serde_json::Value;
+use tapline::engine::compute::ComputePool;
 use tapline::engine::generate::{Plan, generate};
 use tapline::geometry::Region;
 use tapline::models::{Checkpoint, LoadOptions, LoadedModel, PromptRow, load};
@@ -43,7 +44,7 @@ fn main() -> Outcome<()> {
     let clients = usize::try_from(argument("--clients")?.unwrap_or(64))?;
     let shots = screenshots()?;
     let threads = std::thread::available_parallelism()?.get();
-    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
+    let pool = ComputePool::new(threads)?;
 
     let model = load(&Checkpoint::Embedded, &LoadOptions::default())?;
     let mut server = Server::start()?;
@@ -51,11 +52,11 @@ fn main() -> Outcome<()> {
     // In turns, since a shared machine gets faster and slower; the server is idle while the bare loop runs.
     let (mut bare, mut rates, mut load) = (Vec::new(), Vec::new(), Load::default());
     for round in 1..=ROUNDS {
-        bare.push(bare_loop(&model, &shots, seconds / ROUNDS / 2)?);
+        bare.push(pool.run(|| bare_loop(&model, &shots, seconds / ROUNDS / 2))?);
         let end = if round == ROUNDS { End::Terminate } else { End::Rest };
         rates.push(saturate(&mut server, &shots, &alone, (seconds / ROUNDS, clients), end, &mut load)?);
     }
-    bare.push(bare_loop(&model, &shots, seconds / ROUNDS / 2)?);
+    bare.push(pool.run(|| bare_loop(&model, &shots, seconds / ROUNDS / 2))?);
 
     println!("| figure | value |\n|---|---|");
     println!("| compute threads, clients, seconds | {threads}, {clients}, {} |", seconds.as_secs());

@@ -8,9 +8,10 @@
 //!    normalises, and [`prompt`] tokenises ([`engine::prepare`]).
 //! 3. [`schedule`] holds the ticket. A batch forms whenever the engine is free; tickets whose callers have gone or whose
 //!    time is up are dropped before they cost anything.
-//! 4. The [`engine`]'s thread owns one model on one device. It encodes each distinct screenshot once, or finds its visual
-//!    features in the cache ([`engine::features`]), then answers all commands of the batch ([`engine::generate`]). The next
-//!    batch is formed meanwhile.
+//! 4. The [`engine`]'s thread owns one model on one device; on a CPU, its batches run on threads that all engines share
+//!    ([`engine::compute`]). It encodes each distinct screenshot once, or finds its visual features in the cache
+//!    ([`engine::features`]), then answers all commands of the batch ([`engine::generate`]). The next batch is formed
+//!    meanwhile.
 //! 5. [`prompt`] finds the place in the answer and [`geometry`] maps it to the original pixels ([`engine::grounding`]).
 //! 6. The reply says where the time went; [`telemetry`] has the histograms.
 //!

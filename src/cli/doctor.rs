@@ -7,6 +7,7 @@ use indicatif::HumanBytes;
 use serde::Serialize;
 
 use super::{Failure, machine, print, threads};
+use crate::engine::compute::{ComputePool, Pinning};
 use crate::hub::{HubOptions, Repository, Source, free_bytes};
 use crate::models::manifest::HubSource;
 use crate::models::{self, Checkpoint, LoadOptions, Manifest};
@@ -114,7 +115,15 @@ fn thread_count(variable: Option<&str>) -> Check {
     let machine = machine::processors().filter(|&all| all > lent);
     let of = machine.map_or_else(String::new, |all| format!(" of the machine's {all}"));
     let wanted = threads::wanted(None, variable).get();
-    let check = Check::ok("threads", format!("{lent} lent to this process{of}, {wanted} compute"));
+    let pinning = match ComputePool::new(wanted).map(|pool| pool.pinning()) {
+        Ok(Pinning::Own) => "each on a processor of its own".to_owned(),
+        Ok(Pinning::NotEqual { processors }) => format!("not pinned, on {processors} processors"),
+        Ok(Pinning::NotPossible) => "not pinned, which this system does not let us".to_owned(),
+        Err(error) => {
+            return Check::ok("threads", error.to_string()).but(Status::Fail, "raise the limit of processes");
+        }
+    };
+    let check = Check::ok("threads", format!("{lent} lent to this process{of}, {wanted} compute, {pinning}"));
     let name = threads::VARIABLE;
     match variable {
         Some(text) if text.trim().parse::<std::num::NonZeroUsize>().is_err() => check
@@ -320,7 +329,7 @@ mod tests {
     fn threads_that_are_not_there_are_a_warning() {
         assert_eq!(thread_count(None).status, Status::Ok);
         assert_eq!(thread_count(Some("1")).status, Status::Ok);
-        assert_eq!(thread_count(Some("100000")).status, Status::Warn);
+        assert_eq!(thread_count(Some("999")).status, Status::Warn);
         assert_eq!(thread_count(Some("many")).status, Status::Warn);
     }
 

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Failure;
 use super::progress::Progress;
-use crate::config::Compute;
+use super::{Failure, threads};
+use crate::config::{Compute, DeviceChoice};
+use crate::engine::compute::ComputePool;
 use crate::engine::pool::CpuPool;
 use crate::engine::{EngineOptions, Handle};
 use crate::hub::{self, HubOptions, Source};
@@ -15,6 +16,16 @@ use crate::models::{self, Checkpoint, LoadError, LoadOptions};
 pub(super) struct Starting {
     pub handle: Handle,
     failure: Arc<Mutex<Option<Failure>>>,
+}
+
+/// The threads that models compute on, one pool for all engines; none when they run on another device.
+pub(super) fn compute_pool(compute: &Compute) -> Result<Option<ComputePool>, Failure> {
+    if compute.device != DeviceChoice::Cpu {
+        return Ok(None);
+    }
+    let variable = std::env::var(threads::VARIABLE).ok();
+    let pool = ComputePool::new(threads::wanted(compute.threads, variable.as_deref()).get());
+    pool.map(Some).map_err(|error| Failure::other(error, "lower `--threads`, or raise the limit of processes"))
 }
 
 /// Starts an engine. Downloading and loading happen on the engine's own thread, so that this returns at once.

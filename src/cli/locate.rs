@@ -155,7 +155,9 @@ impl Locate {
         let name = source.name();
         let pool = CpuPool::new(0, 4).map_err(|error| Failure::other(error, "raise the limit of processes"))?;
         let loading = Instant::now();
-        let engine = engine::start(source, EngineOptions::new(name.clone()), &self.compute, pool)?;
+        let compute = engine::compute_pool(&self.compute)?;
+        let options = EngineOptions { compute, ..EngineOptions::new(name.clone()) };
+        let engine = engine::start(source, options, &self.compute, pool)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

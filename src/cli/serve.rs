@@ -57,6 +57,7 @@ async fn serve(config: &Config, models: Vec<(String, Source)>) -> Result<(), Fai
     let image = Limits { pixels: config.max_pixels };
     let pool = CpuPool::new(config.prepare_threads, config.max_concurrent_requests.get())
         .map_err(|error| Failure::other(error, "lower `--prepare-threads`"))?;
+    let compute = engine::compute_pool(&config.compute)?;
     let mut engines = Vec::new();
     for (name, source) in models {
         let options = EngineOptions {
@@ -64,6 +65,7 @@ async fn serve(config: &Config, models: Vec<(String, Source)>) -> Result<(), Fai
             feature_cache_bytes: config.feature_cache_mb << 20,
             screenshot_store_bytes: config.screenshot_cache_mb << 20,
             limits: image,
+            compute: compute.clone(),
             ..EngineOptions::new(name)
         };
         engines.push(engine::start(source, options, &config.compute, pool.clone())?);

@@ -1,4 +1,4 @@
-//! How many threads compute. Our kernels run on rayon's global pool and Candle sizes its own work by the same variable, but
+//! How many threads compute. Our kernels run on a pool of our own and Candle's operations size theirs by rayon's variable, but
 //! by default the one counts what the container lends and the other the machine's cores: setting it makes them agree.
 
 use std::num::NonZeroUsize;

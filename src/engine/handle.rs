@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
+use super::compute::ComputePool;
 use super::features::FeatureCache;
 use super::heartbeat::Heartbeat;
 use super::pool::CpuPool;
@@ -30,6 +31,9 @@ pub struct EngineOptions {
     pub screenshot_store_bytes: usize,
     /// Most pixels of a screenshot.
     pub limits: Limits,
+    /// Where batches run. `None`: on the engine's own thread, as a model on a device other than the CPU must, since the device
+    /// belongs to that thread.
+    pub compute: Option<ComputePool>,
 }
 
 impl EngineOptions {
@@ -42,6 +46,7 @@ impl EngineOptions {
             feature_cache_bytes: 256 << 20,
             screenshot_store_bytes: 64 << 20,
             limits: Limits::default(),
+            compute: None,
         }
     }
 }

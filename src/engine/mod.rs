@@ -3,6 +3,7 @@
 //!
 //! Nothing here knows HTTP; nothing above here knows tensors.
 
+pub mod compute;
 pub mod error;
 pub mod features;
 pub mod generate;

@@ -17,10 +17,16 @@ pub struct CpuPool {
     limit: usize,
 }
 
-/// The pool's threads cannot be started.
+/// A pool's threads cannot be started.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("the CPU pool cannot start its threads: {0}")]
+#[error("a CPU pool cannot start its threads: {0}")]
 pub struct PoolError(String);
+
+impl PoolError {
+    pub(super) fn new(error: &rayon::ThreadPoolBuildError) -> Self {
+        Self(error.to_string())
+    }
+}
 
 struct Waiting(Arc<AtomicUsize>);
 
@@ -42,7 +48,7 @@ impl CpuPool {
             .thread_name(|index| format!("prepare-{index}"))
             .start_handler(|_| step_back())
             .build()
-            .map_err(|error| PoolError(error.to_string()))?;
+            .map_err(|error| PoolError::new(&error))?;
         Ok(Self { threads: Arc::new(threads), waiting: Arc::new(AtomicUsize::new(0)), limit })
     }
 

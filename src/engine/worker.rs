@@ -213,13 +213,23 @@ impl<'a> Engine<'a> {
 
     fn run(&self, batches: &Receiver<Batch<Work, Outcome>>) {
         while let Ok(batch) = batches.recv() {
-            let started = Instant::now();
-            self.shared.heartbeat.begin();
             let live = self.without_cancelled(batch.tickets);
-            let outcomes = self.attempt(&live.iter().map(|ticket| &ticket.work).collect::<Vec<_>>());
-            self.shared.heartbeat.end();
+            let works: Vec<&Work> = live.iter().map(|ticket| &ticket.work).collect();
+            let (outcomes, started) = match &self.shared.options.compute {
+                Some(pool) if !works.is_empty() => pool.run(|| self.timed(&works)),
+                _ => self.timed(&works),
+            };
             self.finish(live, outcomes, started);
         }
+    }
+
+    /// Runs a batch between two beats of the heart; and when it began.
+    fn timed(&self, works: &[&Work]) -> (Vec<Result<Answered, EngineError>>, Instant) {
+        let started = Instant::now();
+        self.shared.heartbeat.begin();
+        let outcomes = self.attempt(works);
+        self.shared.heartbeat.end();
+        (outcomes, started)
     }
 
     fn without_cancelled(&self, tickets: Vec<Ticket<Work, Outcome>>) -> Vec<Ticket<Work, Outcome>> {

@@ -77,8 +77,9 @@ pub(super) fn sum(x: &[f32], of: impl Fn(f32) -> f32) -> f32 {
     lanes.iter().sum::<f32>() + rest.iter().map(|&value| of(value)).sum::<f32>()
 }
 
+/// The largest number; NaN is never it.
 #[inline(always)]
-fn max(x: &[f32]) -> f32 {
+pub(super) fn max(x: &[f32]) -> f32 {
     let larger = |a: f32, b: f32| if b > a { b } else { a };
     let mut lanes = [f32::NEG_INFINITY; LANES];
     let (chunks, rest) = x.as_chunks::<LANES>();

@@ -12,11 +12,13 @@ pub mod depthwise;
 pub mod gelu;
 pub mod layer_norm;
 pub mod linear;
+pub mod logits;
 mod memory;
 pub mod mlp;
 mod number;
 mod packed;
 mod scratch;
+pub mod step;
 pub mod weight;
 pub mod window_attention;
 pub mod window_block;
@@ -176,7 +178,7 @@ fn product(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use candle_core::{Device, Tensor};
 
     /// A tensor of random numbers that are the same in every run.

@@ -26,6 +26,15 @@ pub(super) trait Number: Copy + Default + Send + Sync + 'static {
     /// See [`packed::multiply`].
     fn multiply(a: Rows<'_, Self>, b: Panels<'_, Self>, bias: &[f32], target: Target<'_, Self>);
 
+    /// Shows `work` the rows of `x`, `inner` numbers each, as operands of a product.
+    fn with_operand<R>(x: &[f32], inner: usize, work: impl FnOnce(Rows<'_, Self>) -> R) -> R {
+        let (count, stride) = (x.len() / inner, Self::stride(inner));
+        Self::with_scratch(count * stride, |operand| {
+            round_rows(operand, x, inner);
+            work(Rows { values: operand, stride, count })
+        })
+    }
+
     /// See [`scratch::with`].
     fn with_scratch<R>(length: usize, work: impl FnOnce(&mut [Self]) -> R) -> R;
 
@@ -67,6 +76,10 @@ impl Number for f32 {
 
     fn multiply(a: Rows<'_, Self>, b: Panels<'_, Self>, bias: &[f32], target: Target<'_, Self>) {
         packed::tiles::multiply(a, b, bias, target);
+    }
+
+    fn with_operand<R>(x: &[f32], inner: usize, work: impl FnOnce(Rows<'_, Self>) -> R) -> R {
+        work(Rows { values: x, stride: inner, count: x.len() / inner })
     }
 
     fn with_scratch<R>(length: usize, work: impl FnOnce(&mut [Self]) -> R) -> R {

@@ -43,35 +43,36 @@ pub struct PromptRow<'a> {
     pub ids: &'a [u32],
 }
 
-/// Raw logits of one decoding pass, in f32 on the host: (rows, positions, vocabulary).
-#[derive(Debug)]
-pub struct Logits {
+/// Raw logits of one decoding pass, in f32 on the host: (rows, positions, vocabulary). They lie in the session's memory
+/// until its next pass.
+#[derive(Debug, Clone, Copy)]
+pub struct Logits<'a> {
     /// Row by row, position by position.
-    pub values: Vec<f32>,
+    pub values: &'a [f32],
     /// Decoder positions of the pass.
     pub positions: usize,
     /// Ids that may be chosen.
     pub vocabulary: usize,
 }
 
-impl Logits {
+impl<'a> Logits<'a> {
     /// Logits of one row at one position of the pass: (vocabulary).
     #[must_use]
-    pub fn at(&self, row: usize, position: usize) -> &[f32] {
+    pub fn at(self, row: usize, position: usize) -> &'a [f32] {
         let start = (row * self.positions + position) * self.vocabulary;
         &self.values[start..start + self.vocabulary]
     }
 
     /// Logits of one row after the last position of the pass: (vocabulary).
     #[must_use]
-    pub fn last(&self, row: usize) -> &[f32] {
+    pub fn last(self, row: usize) -> &'a [f32] {
         self.at(row, self.positions - 1)
     }
 }
 
-/// A model that turns screenshots and prompts into tokens. One thread owns it; whoever drives the decoding
-/// ([`crate::engine`]) chooses the tokens.
-pub trait Locator: Send {
+/// A model that turns screenshots and prompts into tokens. One thread owns it, and may run it on a pool of threads; whoever
+/// drives the decoding ([`crate::engine`]) chooses the tokens.
+pub trait Locator: Send + Sync {
     /// Encodes screenshots prepared by this model's preprocessor, each a plane-by-plane (3, height, width) tensor.
     ///
     /// # Errors
@@ -93,13 +94,14 @@ pub trait Locator: Send {
     fn trace(&self, pixels: &[f32], ids: &[u32], answer: &[u32]) -> Result<Vec<(String, Tensor)>>;
 }
 
-/// The decoder in the middle of answering the rows of a batch.
-pub trait Session {
+/// The decoder in the middle of answering the rows of a batch. On a CPU it has its memory when it begins, more only when its
+/// rows are widened: a pass of one id a row takes none.
+pub trait Session: Send {
     /// Feeds the same number of new ids to each row (`ids` is row by row) and returns the logits after each of them.
     ///
     /// # Errors
     /// A device failure, or ids that do not fit the rows.
-    fn decode(&mut self, ids: &[u32]) -> Result<Logits>;
+    fn decode(&mut self, ids: &[u32]) -> Result<Logits<'_>>;
 
     /// Makes the rows be copies of these present rows, in this order: to widen one row to several beams, to follow the
     /// beams chosen, to let finished rows go. Rows of one prompt stay together, and every prompt left has equally many.

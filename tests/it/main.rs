@@ -1,6 +1,7 @@
 //! One binary for all tests that look at Tapline from outside.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod allocations;
 mod batching;
 mod cli;
 mod connection;

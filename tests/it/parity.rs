@@ -190,7 +190,8 @@ fn cached_decoding_equals_feeding_everything_again() {
     for case in &fixture.expected.cases {
         let row = [PromptRow { features: &features[case.image], ids: &case.input_ids }];
         let ids = &case.greedy_ids[..case.greedy_ids.len() - 1];
-        let whole = fixture.model.locator.begin(&row).unwrap().decode(ids).unwrap();
+        let mut whole = fixture.model.locator.begin(&row).unwrap();
+        let whole = whole.decode(ids).unwrap();
         let mut session = fixture.model.locator.begin(&row).unwrap();
         for (position, id) in ids.iter().enumerate() {
             let step = session.decode(&[*id]).unwrap();

@@ -181,7 +181,8 @@ fn a_checkpoint_of_tinyclicks_size_loads_strictly_and_answers() {
     let tensor = candle_core::Tensor::zeros((577, 768), candle_core::DType::F32, &candle_core::Device::Cpu).unwrap();
     let features = tapline::models::VisualFeatures { tensor };
     let row = PromptRow { features: &features, ids: &[0, 12196, 7, 2] };
-    let logits = loaded.locator.begin(&[row]).unwrap().decode(&[2, 0]).unwrap();
+    let mut session = loaded.locator.begin(&[row]).unwrap();
+    let logits = session.decode(&[2, 0]).unwrap();
     assert_eq!((logits.positions, logits.vocabulary), (2, 51289));
     assert!(logits.last(0).iter().all(|logit| *logit == 0.0), "zero weights can say nothing else");
 }

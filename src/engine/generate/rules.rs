@@ -1,5 +1,7 @@
 //! What may follow: Hugging Face's three logits rules, and the grammar of a locator's answer.
 
+use std::ops::Range;
+
 use crate::models::GenerationSettings;
 use crate::prompt::LocationTokens;
 
@@ -55,66 +57,111 @@ impl Grammar {
     pub fn opening(&self, settings: &GenerationSettings) -> Vec<u32> {
         std::iter::once(settings.start).chain(settings.forced_first).chain(self.prefix.iter().copied()).collect()
     }
+
+    /// Ids of an answer before its end.
+    #[must_use]
+    pub fn length(&self, settings: &GenerationSettings) -> usize {
+        1 + usize::from(settings.forced_first.is_some()) + self.prefix.len() + self.count
+    }
 }
 
 impl Rules<'_> {
     /// Nothing but the end can follow: what the model thinks of it is not worth a pass.
     #[must_use]
     pub fn is_settled(&self, ids: &[u32]) -> bool {
-        self.grammar.is_some_and(|grammar| {
-            ids.len() == grammar.opening(self.settings).len() + grammar.count && ids.last() != Some(&self.settings.end)
-        })
+        self.grammar
+            .is_some_and(|grammar| ids.len() == grammar.length(self.settings) && ids.last() != Some(&self.settings.end))
     }
 
-    /// Sets the score of every id that may not follow `ids` to minus infinity.
+    /// Without the grammar.
+    #[must_use]
+    pub const fn free(&self) -> Self {
+        Self { settings: self.settings, grammar: None }
+    }
+
+    /// More ids than an answer ever has.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        let held = self.grammar.map_or(0, |grammar| grammar.length(self.settings));
+        self.settings.max_length.max(held) + 1
+    }
+
+    /// What may follow `ids`. `banned` is overwritten and keeps the list of single ids that may not.
     ///
     /// In transformers' order: no n-gram twice, forced first id, forced last id; a forced id's score becomes 0. The grammar
     /// comes last: an id that it forces scores 0 too, location tokens keep their scores, so that answers are ranked by their
     /// location tokens alone.
-    pub fn apply(&self, scores: &mut [f32], ids: &[u32]) {
+    #[must_use]
+    pub fn ruling<'b>(&self, ids: &[u32], banned: &'b mut Vec<u32>) -> Ruling<'b> {
         let settings = self.settings;
-        ban_repeated(scores, ids, settings.no_repeat_ngram);
+        find_repeated(ids, settings.no_repeat_ngram, banned);
+        let mut ruling = Ruling { banned, ..Ruling::free() };
         for (length, forced) in [(1, settings.forced_first), (settings.max_length - 1, settings.forced_last)] {
-            if let Some(id) = forced.filter(|_| ids.len() == length) {
-                scores.fill(f32::NEG_INFINITY);
-                set(scores, id, 0.0);
+            if forced.is_some() && ids.len() == length {
+                ruling.forced = forced;
             }
         }
-        let Some(grammar) = self.grammar else { return };
-        match grammar.allowed(ids.len(), settings) {
-            Allowed::Only(id) => {
-                scores.fill(f32::NEG_INFINITY);
-                set(scores, id, 0.0);
-            }
-            Allowed::Location => {
-                let range = grammar.locations.ids();
-                for (id, score) in scores.iter_mut().enumerate() {
-                    if !range.contains(&u32::try_from(id).unwrap_or(u32::MAX)) {
-                        *score = f32::NEG_INFINITY;
-                    }
-                }
-            }
+        match self.grammar.map(|grammar| (grammar, grammar.allowed(ids.len(), settings))) {
+            Some((_, Allowed::Only(id))) => ruling.forced = Some(id),
+            Some((grammar, Allowed::Location)) => ruling.range = grammar.locations.ids(),
+            None => {}
+        }
+        ruling
+    }
+}
+
+/// What the rules make of scores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ruling<'b> {
+    forced: Option<u32>,
+    range: Range<u32>,
+    banned: &'b [u32],
+}
+
+impl Ruling<'_> {
+    /// Anything may follow.
+    #[must_use]
+    pub const fn free() -> Self {
+        Self { forced: None, range: 0..u32::MAX, banned: &[] }
+    }
+
+    /// Where one id is forced: that id, or nothing if it may not follow either.
+    #[must_use]
+    pub fn forced(&self) -> Option<Option<u32>> {
+        self.forced.map(|id| Some(id).filter(|id| self.range.contains(id)))
+    }
+
+    /// Where nothing is forced: the ids outside which nothing may follow.
+    #[must_use]
+    pub fn range(&self) -> Range<u32> {
+        self.range.clone()
+    }
+
+    /// Where nothing is forced: whether this id of the range may not follow.
+    #[must_use]
+    pub fn bans(&self, id: u32) -> bool {
+        self.banned.contains(&id)
+    }
+
+    /// The score of an id that scores so much before the rules.
+    #[must_use]
+    pub fn score(&self, id: u32, score: f32) -> f32 {
+        match self.forced() {
+            Some(forced) if forced == Some(id) => 0.0,
+            None if self.range.contains(&id) && !self.bans(id) => score,
+            _ => f32::NEG_INFINITY,
         }
     }
 }
 
 /// With n - 1 ids at the end that stood before: whatever followed them then may not follow now.
-fn ban_repeated(scores: &mut [f32], ids: &[u32], n: usize) {
+fn find_repeated(ids: &[u32], n: usize, banned: &mut Vec<u32>) {
+    banned.clear();
     if n == 0 || ids.len() + 1 < n {
         return;
     }
     let tail = &ids[ids.len() + 1 - n..];
-    for window in ids.windows(n) {
-        if &window[..n - 1] == tail {
-            set(scores, window[n - 1], f32::NEG_INFINITY);
-        }
-    }
-}
-
-fn set(scores: &mut [f32], id: u32, value: f32) {
-    if let Some(score) = scores.get_mut(id as usize) {
-        *score = value;
-    }
+    banned.extend(ids.windows(n).filter(|window| &window[..n - 1] == tail).map(|window| window[n - 1]));
 }
 
 #[cfg(test)]
@@ -138,10 +185,46 @@ pub(super) mod tests {
         }
     }
 
-    fn allowed_ids(rules: &Rules<'_>, ids: &[u32]) -> Vec<usize> {
-        let mut scores = vec![-1.5; 12];
-        rules.apply(&mut scores, ids);
-        (0..12).filter(|&id| scores[id] > f32::NEG_INFINITY).collect()
+    /// The rules as transformers applies them, one after the other to all scores.
+    pub fn apply(rules: &Rules<'_>, scores: &mut [f32], ids: &[u32]) {
+        let settings = rules.settings;
+        let set = |scores: &mut [f32], id: u32, value: f32| {
+            if let Some(score) = scores.get_mut(id as usize) {
+                *score = value;
+            }
+        };
+        let force = |scores: &mut [f32], id: u32| {
+            scores.fill(f32::NEG_INFINITY);
+            set(scores, id, 0.0);
+        };
+        let n = settings.no_repeat_ngram;
+        if n > 0 && ids.len() + 1 >= n {
+            for window in ids.windows(n).filter(|window| window[..n - 1] == ids[ids.len() + 1 - n..]) {
+                set(scores, window[n - 1], f32::NEG_INFINITY);
+            }
+        }
+        for (length, forced) in [(1, settings.forced_first), (settings.max_length - 1, settings.forced_last)] {
+            if let Some(id) = forced.filter(|_| ids.len() == length) {
+                force(scores, id);
+            }
+        }
+        let Some(grammar) = rules.grammar else { return };
+        match grammar.allowed(ids.len(), settings) {
+            Allowed::Only(id) => force(scores, id),
+            Allowed::Location => {
+                for (id, score) in scores.iter_mut().enumerate() {
+                    if grammar.locations.bin(u32::try_from(id).unwrap()).is_none() {
+                        *score = f32::NEG_INFINITY;
+                    }
+                }
+            }
+        }
+    }
+
+    fn allowed_ids(rules: &Rules<'_>, ids: &[u32]) -> Vec<u32> {
+        let mut banned = Vec::new();
+        let ruling = rules.ruling(ids, &mut banned);
+        (0..12).filter(|&id| ruling.score(id, -1.5) > f32::NEG_INFINITY).collect()
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod tensors;
 
 use std::sync::Arc;
 
+use candle_core::Device;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -38,6 +39,12 @@ struct Preprocessor {
 /// Pillow's number for bicubic.
 const BICUBIC: u32 = 3;
 
+/// Runs `work` where `device` computes: on a CPU that is one of the pool's threads, so that the kernels share out their work
+/// among threads that are awake, instead of waking one for each kernel and waiting for it.
+fn compute<T: Send>(device: &Device, work: impl FnOnce() -> T + Send) -> T {
+    if device.is_cpu() { rayon::scope(|_| work()) } else { work() }
+}
+
 /// Loads a Florence-2 checkpoint.
 pub(super) fn load(
     checkpoint: &Checkpoint,
@@ -50,6 +57,7 @@ pub(super) fn load(
     let preprocessor: Preprocessor = registry::read_json(checkpoint, "preprocessor_config.json")?;
     let side = preprocessor.check(&config).map_err(|message| in_file("preprocessor_config.json", message))?;
     let tokenizer = checkpoint.tokenizer()?;
+    let generation = generation(checkpoint, json, &manifest)?;
 
     let mut weights = checkpoint.weights()?;
     let parameters = weights.values();
@@ -60,12 +68,12 @@ pub(super) fn load(
     };
     let mut source = Source::new(&mut weights, layout, options.precision, &options.device);
     let davit = davit::Davit::new(&config.vision, config.text.d_model, side, &mut source)?;
-    let bart = bart::Bart::new(&config.text, config.vocabulary, &mut source, &options.device)?;
+    let room = generation.max_length;
+    let bart = bart::Bart::new(&config.text, config.vocabulary, room, &mut source, &options.device)?;
     weights.finish()?;
 
     let grid = config.vision.grid(side);
     let image_tokens = 1 + grid * grid;
-    let generation = generation(checkpoint, json, &manifest)?;
     let source = match checkpoint {
         Checkpoint::Embedded => "embedded".to_owned(),
         Checkpoint::Folder(folder) => folder.display().to_string(),

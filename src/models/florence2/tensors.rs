@@ -120,11 +120,15 @@ impl<'a> Path<'_, 'a> {
         self.source.tensor(&format!("{}.{name}", self.prefix), shape, DType::F32)
     }
 
+    /// The weight of a linear layer here.
+    pub fn weight(&mut self, inner: usize, out: usize) -> std::result::Result<Weight, WeightsError> {
+        let dtype = self.source.weight_dtype();
+        self.source.weight(&format!("{}.weight", self.prefix), [out, inner], out, dtype)
+    }
+
     /// A linear layer here.
     pub fn linear(&mut self, inner: usize, out: usize) -> std::result::Result<Linear, WeightsError> {
-        let dtype = self.source.weight_dtype();
-        let weight = self.source.weight(&format!("{}.weight", self.prefix), [out, inner], out, dtype)?;
-        Ok(Linear { weight, bias: self.tensor("bias", &[out])? })
+        Ok(Linear { weight: self.weight(inner, out)?, bias: self.tensor("bias", &[out])? })
     }
 
     /// A layer normalisation here.
@@ -137,6 +141,11 @@ impl Linear {
     /// A layer of these tensors.
     pub fn new(weight: Tensor, bias: Tensor) -> Result<Self> {
         Ok(Self { weight: Weight::new(weight)?, bias })
+    }
+
+    /// A layer of this weight (out, in) and bias (out).
+    pub const fn of(weight: Weight, bias: Tensor) -> Self {
+        Self { weight, bias }
     }
 
     /// As the kernels take it.

@@ -1,13 +1,20 @@
 //! BART, Florence-2's text model: an encoder over image tokens and prompt, a decoder with caches. Post-norm, no final norm.
 //! Reference: transformers 5.24 `models/bart`; the paper is <https://arxiv.org/abs/1910.13461>.
 
+mod rows;
+mod steps;
+mod tensors;
+
 use candle_core::{DType, Device, IndexOp, Tensor};
 
+use self::steps::StepDecoder;
+use self::tensors::TensorDecoder;
+use super::compute;
 use super::config::TextConfig;
 use super::tensors::{LayerNorm, Linear, Path, Source, failed};
-use crate::kernels::{self, After, AttentionShape, Layer, Weight};
-use crate::models::Result;
+use crate::kernels::{self, AttentionShape, Weight};
 use crate::models::weights::WeightsError;
+use crate::models::{Result, Session};
 
 type Loaded<T> = std::result::Result<T, WeightsError>;
 
@@ -19,24 +26,31 @@ const POSITION_OFFSET: usize = 2;
 pub struct Bart {
     encoder: Encoder,
     decoder: Decoder,
-    /// (vocabulary, `d_model`).
-    lm_head: Weight,
-    /// (vocabulary), f32, where it is not zero.
-    logits_bias: Option<Tensor>,
-    vocabulary: usize,
     device: Device,
+}
+
+/// Which decoder to build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DecoderKind {
+    /// On plain numbers: f32 on the CPU only. Its sessions have room for answers of `room` ids from the start.
+    Steps {
+        /// Ids of an answer.
+        room: usize,
+    },
+    /// On tensors.
+    Tensors,
+}
+
+#[derive(Debug)]
+enum Decoder {
+    Steps(StepDecoder),
+    Tensors(TensorDecoder),
 }
 
 #[derive(Debug)]
 struct Encoder {
     embed: Embedding,
     layers: Vec<EncoderLayer>,
-}
-
-#[derive(Debug)]
-struct Decoder {
-    embed: Embedding,
-    layers: Vec<DecoderLayer>,
 }
 
 #[derive(Debug)]
@@ -56,15 +70,6 @@ struct EncoderLayer {
 }
 
 #[derive(Debug)]
-struct DecoderLayer {
-    attention: Attention,
-    attention_norm: LayerNorm,
-    cross: Attention,
-    cross_norm: LayerNorm,
-    mlp: Mlp,
-}
-
-#[derive(Debug)]
 struct Attention {
     q: Linear,
     k: Linear,
@@ -80,26 +85,6 @@ struct Mlp {
     norm: LayerNorm,
 }
 
-/// What the decoder knows while it answers the rows of a batch. Rows of one prompt lie together.
-#[derive(Debug, Clone)]
-pub struct DecoderState {
-    layers: Vec<LayerState>,
-    /// Real encoder states of each prompt; the rest of its keys are padding.
-    real_keys: Vec<usize>,
-    /// Rows of each prompt.
-    width: usize,
-    /// Ids each row has been fed.
-    length: usize,
-}
-
-#[derive(Debug, Clone)]
-struct LayerState {
-    /// Keys and values of the ids so far: (rows, length, `d_model`) each.
-    own: Option<(Tensor, Tensor)>,
-    /// Keys and values of the encoder's states, computed once: (prompts, tokens, `d_model`) each.
-    cross: (Tensor, Tensor),
-}
-
 /// Encoder states of a batch of prompts, and how many of each are real.
 #[derive(Debug, Clone)]
 pub struct Encoded {
@@ -110,8 +95,28 @@ pub struct Encoded {
 }
 
 impl Bart {
-    /// Takes the text model's tensors. Ids from `vocabulary` up are never chosen.
-    pub fn new(config: &TextConfig, vocabulary: usize, source: &mut Source<'_>, device: &Device) -> Loaded<Self> {
+    /// Takes the text model's tensors. Ids from `vocabulary` up are never chosen; answers have `room` ids at most, or the
+    /// decoder needs more memory on its way.
+    pub fn new(
+        config: &TextConfig,
+        vocabulary: usize,
+        room: usize,
+        source: &mut Source<'_>,
+        device: &Device,
+    ) -> Loaded<Self> {
+        let plain = device.is_cpu() && source.dtype() == DType::F32;
+        let kind = if plain { DecoderKind::Steps { room } } else { DecoderKind::Tensors };
+        Self::with_decoder(config, vocabulary, kind, source, device)
+    }
+
+    /// As [`Self::new`], with a decoder of this kind.
+    pub fn with_decoder(
+        config: &TextConfig,
+        vocabulary: usize,
+        kind: DecoderKind,
+        source: &mut Source<'_>,
+        device: &Device,
+    ) -> Loaded<Self> {
         const AT: &str = "model.language_model";
         let table = [config.vocab_size, config.d_model];
         let (dtype, logits_dtype) = (source.weight_dtype(), source.logits_dtype());
@@ -140,18 +145,19 @@ impl Bart {
             None
         };
         let encoder = Encoder::new(config, encoder_tokens, source.at(AT).pp("encoder"))?;
-        let decoder = Decoder::new(config, decoder_tokens, source.at(AT).pp("decoder"))?;
-        Ok(Self { encoder, decoder, lm_head, logits_bias, vocabulary, device: device.clone() })
-    }
-
-    /// Ids that may be chosen.
-    pub const fn vocabulary(&self) -> usize {
-        self.vocabulary
-    }
-
-    /// Where it computes.
-    pub const fn device(&self) -> &Device {
-        &self.device
+        let mut at = source.at(AT);
+        let (at, bias) = (at.pp("decoder"), logits_bias);
+        let decoder = match kind {
+            DecoderKind::Steps { room } => {
+                let tokens = decoder_tokens;
+                Decoder::Steps(StepDecoder::new(config, tokens, (lm_head, vocabulary), bias.as_ref(), room, at)?)
+            }
+            DecoderKind::Tensors => {
+                let head = (lm_head, vocabulary);
+                Decoder::Tensors(TensorDecoder::new(config, decoder_tokens, head, bias, device, at)?)
+            }
+        };
+        Ok(Self { encoder, decoder, device: device.clone() })
     }
 
     /// Encodes prompts about images. features are (image tokens, `d_model`) each; shorter prompts are padded with `pad` at
@@ -171,79 +177,11 @@ impl Bart {
     }
 
     /// The decoder before it has been fed anything.
-    pub fn start(&self, encoded: &Encoded) -> Result<DecoderState> {
-        let layers = self
-            .decoder
-            .layers
-            .iter()
-            .map(|layer| {
-                let cross = (layer.cross.k.forward(&encoded.states)?, layer.cross.v.forward(&encoded.states)?);
-                Ok(LayerState { own: None, cross })
-            })
-            .collect::<Result<_>>()?;
-        Ok(DecoderState { layers, real_keys: encoded.real.clone(), width: 1, length: 0 })
-    }
-
-    /// Feeds each row the same number of ids (`ids` is row by row); logits (rows, ids of a row, vocabulary) in f32.
-    pub fn decode(&self, state: &mut DecoderState, ids: &[u32]) -> Result<Tensor> {
-        let rows = state.real_keys.len() * state.width;
-        if rows == 0 || ids.is_empty() || !ids.len().is_multiple_of(rows) {
-            candle_core::bail!("{} ids for {rows} rows", ids.len());
-        }
-        let ids = Tensor::new(ids, &self.device)?.reshape((rows, ids.len() / rows))?;
-        let x = self.decoder.forward(state, &ids)?.to_dtype(DType::F32)?; // (rows, new ids, d_model)
-        let layer = Layer { weight: &self.lm_head, bias: self.logits_bias.as_ref() };
-        kernels::linear(&x, layer, After::Nothing)
-    }
-}
-
-impl DecoderState {
-    /// Makes the rows copies of these present rows. Rows of one prompt stay together, equally many for each.
-    pub fn select(&mut self, rows: &[usize]) -> Result<()> {
-        let prompts: Vec<usize> = rows.iter().map(|row| row / self.width).collect();
-        let mut kept = prompts.clone();
-        kept.dedup();
-        let width = rows.len() / kept.len().max(1);
-        let grouped = kept.len() * width == rows.len()
-            && prompts.chunks(width.max(1)).zip(&kept).all(|(group, prompt)| group.iter().all(|other| other == prompt));
-        if !grouped || rows.is_empty() {
-            candle_core::bail!("rows {rows:?} do not keep the {} rows of each prompt together", self.width);
-        }
-        let index = |indices: &[usize], device: &Device| -> Result<Tensor> {
-            Tensor::new(indices.iter().map(|&i| u32::try_from(i).unwrap_or(u32::MAX)).collect::<Vec<_>>(), device)
-        };
-        let all_stay = kept.len() == self.real_keys.len();
-        for layer in &mut self.layers {
-            if let Some((k, v)) = &layer.own {
-                let index = index(rows, k.device())?;
-                layer.own = Some((k.index_select(&index, 0)?, v.index_select(&index, 0)?));
-            }
-            if !all_stay {
-                let (k, v) = &layer.cross;
-                let index = index(&kept, k.device())?;
-                layer.cross = (k.index_select(&index, 0)?, v.index_select(&index, 0)?);
-            }
-        }
-        self.real_keys = kept.iter().map(|&prompt| self.real_keys[prompt]).collect();
-        self.width = width;
-        Ok(())
-    }
-
-    /// Forgets all ids of each row but the first `length`.
-    pub fn truncate(&mut self, length: usize) -> Result<()> {
-        if length >= self.length {
-            return Ok(());
-        }
-        for layer in &mut self.layers {
-            layer.own = match &layer.own {
-                Some((k, v)) if length > 0 => {
-                    Some((k.narrow(1, 0, length)?.contiguous()?, v.narrow(1, 0, length)?.contiguous()?))
-                }
-                _ => None,
-            };
-        }
-        self.length = length;
-        Ok(())
+    pub fn begin<'a>(&'a self, encoded: &Encoded) -> Result<Box<dyn Session + 'a>> {
+        Ok(match &self.decoder {
+            Decoder::Steps(decoder) => Box::new(decoder.begin(encoded)?),
+            Decoder::Tensors(decoder) => Box::new(decoder.begin(encoded)?),
+        })
     }
 }
 
@@ -273,53 +211,6 @@ impl Encoder {
             x = layer.attention_norm.forward(&layer.attention.out.forward_add(&attended, &x)?)?;
             x = layer.mlp.forward(&x)?;
         }
-        Ok(x)
-    }
-}
-
-impl Decoder {
-    fn new(config: &TextConfig, tokens: Tensor, mut at: Path<'_, '_>) -> Loaded<Self> {
-        let embed = Embedding::new(config, tokens, &mut at)?;
-        let (d_model, heads) = (config.d_model, config.decoder_attention_heads);
-        let mut layers = Vec::with_capacity(config.decoder_layers);
-        for n in 0..config.decoder_layers {
-            let mut at = at.pp("layers");
-            let mut at = at.pp(n);
-            layers.push(DecoderLayer {
-                attention: Attention::new(d_model, heads, at.pp("self_attn"))?,
-                attention_norm: at.pp("self_attn_layer_norm").layer_norm(d_model)?,
-                cross: Attention::new(d_model, heads, at.pp("encoder_attn"))?,
-                cross_norm: at.pp("encoder_attn_layer_norm").layer_norm(d_model)?,
-                mlp: Mlp::new(d_model, config.decoder_ffn_dim, at)?,
-            });
-        }
-        Ok(Self { embed, layers })
-    }
-
-    /// ids are (rows, new ids); the result is (rows, new ids, `d_model`).
-    fn forward(&self, state: &mut DecoderState, ids: &Tensor) -> Result<Tensor> {
-        let (rows, new) = ids.dims2()?;
-        let prompts = state.real_keys.len();
-        let mut x = self.embed.place(&self.embed.lookup(ids)?, state.length)?;
-        for (layer, cache) in self.layers.iter().zip(&mut state.layers) {
-            let (q, k, v) = layer.attention.project(&x)?;
-            let (k, v) = match cache.own.take() {
-                Some((old_k, old_v)) => (Tensor::cat(&[old_k, k], 1)?, Tensor::cat(&[old_v, v], 1)?), // (rows, length, d_model)
-                None => (k, v),
-            };
-            let own = AttentionShape { heads: layer.attention.heads, real_keys: None, causal: Some(state.length) };
-            let attended = kernels::attention(&q, &k, &v, own)?;
-            cache.own = Some((k, v));
-            x = layer.attention_norm.forward(&layer.attention.out.forward_add(&attended, &x)?)?;
-
-            // All rows of a prompt look at the same states: they are queries of one attention, and nothing is copied.
-            let q = layer.cross.q.forward(&x)?.reshape((prompts, state.width * new, ()))?;
-            let cross = AttentionShape { heads: layer.cross.heads, real_keys: Some(&state.real_keys), causal: None };
-            let attended = kernels::attention(&q, &cache.cross.0, &cache.cross.1, cross)?.reshape((rows, new, ()))?;
-            x = layer.cross_norm.forward(&layer.cross.out.forward_add(&attended, &x)?)?;
-            x = layer.mlp.forward(&x)?;
-        }
-        state.length += new;
         Ok(x)
     }
 }
