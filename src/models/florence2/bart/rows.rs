@@ -59,9 +59,13 @@ impl RowGroups {
         let old = self.width;
         let prompt = |row: &usize| row / old;
         let width = rows.iter().take_while(|row| Some(prompt(row)) == rows.first().map(prompt)).count();
-        let grouped =
-            |group: &[usize]| group.len() == width && group.iter().all(|row| prompt(row) == prompt(&group[0]));
-        if width == 0 || !rows.chunks(width).all(grouped) || rows.iter().any(|&row| row >= self.count()) {
+        let together = |(index, group): (usize, &[usize])| {
+            let own = prompt(&group[0]);
+            let before = &rows[..index * width];
+            let (all, none) = (group.iter().all(|row| prompt(row) == own), before.iter().all(|row| prompt(row) != own));
+            group.len() == width && all && none
+        };
+        if width == 0 || !rows.chunks(width).enumerate().all(together) || rows.iter().any(|&row| row >= self.count()) {
             candle_core::bail!("rows {rows:?} of {} do not keep the {old} rows of each prompt together", self.count());
         }
         self.next.clear();
@@ -101,7 +105,7 @@ mod tests {
     fn what_cannot_be_is_refused_and_changes_nothing() {
         let mut rows = RowGroups::new(2);
         rows.select(&[0, 0, 1, 1]).unwrap();
-        for wrong in [&[][..], &[0, 1, 2], &[0, 2, 1, 3], &[4], &[0, 1, 2, 4]] {
+        for wrong in [&[][..], &[0, 1, 2], &[0, 2, 2], &[0, 2, 1, 3], &[4], &[0, 1, 2, 4]] {
             assert!(rows.select(wrong).is_err(), "{wrong:?}");
         }
         assert_eq!((rows.prompts(), rows.width()), (&[0, 1][..], 2));
