@@ -7,6 +7,7 @@ mod connection;
 mod errors;
 mod health;
 mod hub;
+mod kernels_cuda;
 mod locate;
 mod metrics;
 mod overload;
