@@ -43,6 +43,10 @@ pub enum Order {
 /// # Errors
 /// Shapes that do not fit, or a device failure.
 pub fn convolution(x: &Tensor, order: Order, window: Window, layer: Layer<'_>) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        return super::cuda::convolution(x, order, window, layer);
+    }
     let Weight::Packed(weight) = layer.weight else {
         return linear(&patches(x, order, window)?, layer, After::Nothing);
     };

@@ -26,7 +26,7 @@ impl Weight {
     pub fn new(weight: Tensor) -> Result<Self> {
         let (out, inner) = weight.dims2()?;
         if !super::is_fast(&weight) || out * inner == 0 {
-            return Ok(Self::Plain(weight));
+            return Ok(Self::Plain(if weight.is_contiguous() { weight } else { weight.contiguous()? }));
         }
         let weight = weight.contiguous()?;
         Ok(Self::Packed(Packed::new(&numbers(&weight)?, out, inner)))
@@ -58,6 +58,10 @@ pub enum After<'a> {
 /// # Errors
 /// Shapes that do not fit, or a device failure.
 pub fn linear(x: &Tensor, layer: Layer<'_>, after: After<'_>) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        return super::cuda::linear(x, layer, after);
+    }
     match layer.weight {
         Weight::Packed(weight) => fast(x, None, weight, layer.bias, after),
         Weight::Plain(weight) => reference(x, weight, layer.bias, after),
@@ -69,6 +73,10 @@ pub fn linear(x: &Tensor, layer: Layer<'_>, after: After<'_>) -> Result<Tensor> 
 /// # Errors
 /// Shapes that do not fit, or a device failure.
 pub fn norm_linear(x: &Tensor, norm: Norm<'_>, layer: Layer<'_>) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        return super::cuda::norm_linear(x, norm, layer);
+    }
     match layer.weight {
         Weight::Packed(weight) => fast(x, Some(norm), weight, layer.bias, After::Nothing),
         Weight::Plain(weight) => reference(&super::layer_norm(x, norm)?, weight, layer.bias, After::Nothing),

@@ -14,6 +14,10 @@ use super::{numbers, scratch};
 /// # Errors
 /// Shapes that do not fit, or a device failure.
 pub fn mlp(x: &Tensor, norm: Norm<'_>, first: Layer<'_>, second: Layer<'_>) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        return super::cuda::mlp(x, norm, first, second);
+    }
     let (Weight::Packed(up), Weight::Packed(down)) = (first.weight, second.weight) else {
         return reference(x, norm, first, second);
     };

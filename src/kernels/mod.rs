@@ -5,10 +5,17 @@
 pub mod add;
 mod arithmetic;
 pub mod attention;
+#[cfg(any(test, feature = "cuda"))]
+mod catalogue;
 pub mod channel_attention;
 pub mod convolution;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod depthwise;
 pub mod gelu;
+pub mod image_tokens;
+#[cfg(any(test, feature = "cuda"))]
+mod images;
 pub mod layer_norm;
 pub mod linear;
 pub mod mlp;
@@ -26,6 +33,7 @@ pub use channel_attention::channel_attention;
 pub use convolution::{Order, Window, convolution};
 pub use depthwise::depthwise_residual;
 pub use gelu::gelu;
+pub use image_tokens::image_tokens;
 pub use layer_norm::{Norm, layer_norm};
 pub use linear::{After, Layer, Weight, linear, norm_linear};
 pub use mlp::mlp;
