@@ -175,15 +175,16 @@ __device__ void attend_matrix(const Rows& rows, int queries, int keys, int size,
                 stage_matrix(tile, rows, first, count, size);
                 __syncthreads();
             }
-            // The same for all lanes of a warp.
+            // The same for all lanes of a warp. What follows is for lanes in step, and storing an earlier round may have parted them.
             if (first_query < queries) {
+                __syncwarp();
                 const int seen_here[2] = {seen[0] - first, seen[1] - first};
                 fold_matrix<MAX_SIZE>(state, tile, count, seen_here, size, factor);
             }
         }
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const float total = sum_lanes(state.total[half], 4);
+            const float rest = 1.0f / sum_lanes(state.total[half], 4);
             T* const out = indices[half] < queries ? rows.out(indices[half]) : nullptr;
             if (out == nullptr) {
                 continue;
@@ -191,7 +192,7 @@ __device__ void attend_matrix(const Rows& rows, int queries, int keys, int size,
 #pragma unroll
             for (int block = 0; block < MAX_SIZE / 8; ++block) {
                 const int channel = block * 8 + pair;
-                const float first = state.sum[block][2 * half] / total, second = state.sum[block][2 * half + 1] / total;
+                const float first = state.sum[block][2 * half] * rest, second = state.sum[block][2 * half + 1] * rest;
                 if (aligned && channel + 1 < size) {
                     *reinterpret_cast<unsigned*>(out + channel) = narrow_pair<T>(first, second);
                 } else {

@@ -11,7 +11,7 @@
 //   attention      for many queries: grid (ceil(queries / 64), heads, batch), 128 threads; keys and values go through shared
 //                  memory (attend.cuh). Bound by arithmetic.
 //   attention_few  for the few queries of a decode step: grid (queries, heads, batch), 128 threads; eight lanes have a key at a
-//                  time, each group of eight an online softmax of its own, which are put together at the end. Bound by
+//                  time, each team of eight an online softmax of its own, which are put together at the end. Bound by
 //                  memory: keys and values are read once a query.
 #include "attend.cuh"
 
@@ -20,9 +20,8 @@ namespace tapline::attention {
 constexpr int QUERIES = 64;
 constexpr int THREADS = 128;
 constexpr int MAX_SIZE = 128;
-// Lanes that share a key in attention_few, and the channels that each may have.
+// In attention_few: lanes that have a key together, and how many such teams there are.
 constexpr int LANES = 8;
-constexpr int SHARE = MAX_SIZE / LANES;
 constexpr int TEAMS = THREADS / LANES;
 
 template <typename T> struct Head {
@@ -65,30 +64,32 @@ __device__ Head<T> head(const T* q, const T* k, const T* v, T* out, const int* r
             aligned};
 }
 
-// What a group of lanes has found: the weighted sum of values, the sum of weights, and the largest score they are relative to.
-struct Found {
+// What a team of lanes has found: the weighted sum of values (SHARE channels of it a lane), the sum of weights, and the largest
+// score they are relative to.
+template <int SHARE> struct Found {
     float sum[SHARE];
     float most;
     float total;
 };
 
-// Adds a part's sums to others, both scaled to the larger of the two largest scores.
-__device__ inline void merge(Found& found, float most, float total, const float (&sum)[SHARE]) {
-    const float base = fmaxf(found.most, most);
+// Adds what another team has found, both scaled to the larger of the two largest scores.
+template <int SHARE> __device__ void merge(Found<SHARE>& found, const Found<SHARE>& other) {
+    const float base = fmaxf(found.most, other.most);
+    // Neither has seen a key.
     if (base == -INFINITY) {
         return;
     }
-    const float own = exp2f(found.most - base), other = exp2f(most - base);
+    const float own = exp2f(found.most - base), others = exp2f(other.most - base);
     found.most = base;
-    found.total = found.total * own + total * other;
+    found.total = found.total * own + other.total * others;
 #pragma unroll
     for (int i = 0; i < SHARE; ++i) {
-        found.sum[i] = found.sum[i] * own + sum[i] * other;
+        found.sum[i] = found.sum[i] * own + other.sum[i] * others;
     }
 }
 
-// Packs p of a lane are channels (p LANES + lane) PACK and three more: neighbouring lanes read neighbouring packs.
-template <typename T>
+// Pack p of a lane is the channels from (p LANES + lane) PACK on: neighbouring lanes read neighbouring packs.
+template <int SHARE, typename T>
 __device__ void load_share(float (&share)[SHARE], const T* from, int lane, int size, bool aligned) {
 #pragma unroll
     for (int pack = 0; pack < SHARE / PACK; ++pack) {
@@ -101,59 +102,101 @@ __device__ void load_share(float (&share)[SHARE], const T* from, int lane, int s
     }
 }
 
-template <typename T> __device__ void few(const Head<T>& rows, int size, float scale) {
-    __shared__ Found parts[THREADS / WARP][LANES];
-    const int lane = threadIdx.x % LANES, team = threadIdx.x / LANES, warp = threadIdx.x / WARP;
-    const int seen = rows.seen(0);
+// What the keys first + i TEAMS + team add, those of them that are seen. All their loads are under way together.
+template <int SHARE, typename T>
+__device__ void fold(Found<SHARE>& found, const Head<T>& rows, const float (&q)[SHARE], int first, int seen, int size,
+                     float factor) {
+    constexpr int KEYS = 32 / SHARE;
+    const int lane = threadIdx.x % LANES, team = threadIdx.x / LANES;
+    float keys[KEYS][SHARE], values[KEYS][SHARE], scores[KEYS], most = found.most;
+#pragma unroll
+    for (int i = 0; i < KEYS; ++i) {
+        const int key = min(first + i * TEAMS + team, seen - 1);
+        load_share(keys[i], rows.key(key), lane, size, rows.aligned);
+        load_share(values[i], rows.value(key), lane, size, rows.aligned);
+    }
+#pragma unroll
+    for (int i = 0; i < KEYS; ++i) {
+        float score = 0.0f;
+#pragma unroll
+        for (int channel = 0; channel < SHARE; ++channel) {
+            score += q[channel] * keys[i][channel];
+        }
+        score = sum_lanes(score, LANES) * factor;
+        scores[i] = first + i * TEAMS + team < seen ? score : -INFINITY;
+        most = fmaxf(most, scores[i]);
+    }
+    const float base = most == -INFINITY ? 0.0f : most, shrink = exp2f(found.most - base);
+    found.most = most;
+    found.total *= shrink;
+#pragma unroll
+    for (int channel = 0; channel < SHARE; ++channel) {
+        found.sum[channel] *= shrink;
+    }
+#pragma unroll
+    for (int i = 0; i < KEYS; ++i) {
+        const float weight = exp2f(scores[i] - base);
+        found.total += weight;
+#pragma unroll
+        for (int channel = 0; channel < SHARE; ++channel) {
+            found.sum[channel] += weight * values[i][channel];
+        }
+    }
+}
+
+// SHARE: channels that a lane may have, enough for `size` among LANES of them.
+template <int SHARE, typename T>
+__device__ void few(const Head<T>& rows, int size, float scale, Found<SHARE> (&parts)[THREADS / WARP][LANES]) {
+    const int lane = threadIdx.x % LANES, seen = rows.seen(0);
     const float factor = scale * 1.44269504f;
     float q[SHARE];
     load_share(q, rows.query(0), lane, size, rows.aligned);
-    Found found = {{}, -INFINITY, 0.0f};
-    // All teams take equally many turns, since the lanes of a warp add up together.
-    for (int first = 0; first < seen; first += TEAMS) {
-        const int key = first + team;
-        float k[SHARE], score = 0.0f;
-        load_share(k, rows.key(min(key, seen - 1)), lane, size, rows.aligned);
-#pragma unroll
-        for (int i = 0; i < SHARE; ++i) {
-            score += q[i] * k[i];
-        }
-        score = sum_lanes(score, LANES) * factor;
-        if (key < seen) {
-            load_share(k, rows.value(key), lane, size, rows.aligned);
-            merge(found, score, 1.0f, k);
-        }
+    Found<SHARE> found = {{}, -INFINITY, 0.0f};
+    for (int first = 0; first < seen; first += TEAMS * (32 / SHARE)) {
+        fold(found, rows, q, first, seen, size, factor);
     }
     // The four teams of a warp, then the warps.
     for (int step = LANES; step < WARP; step *= 2) {
-        float sum[SHARE];
+        Found<SHARE> other;
 #pragma unroll
         for (int i = 0; i < SHARE; ++i) {
-            sum[i] = __shfl_xor_sync(ALL_LANES, found.sum[i], step);
+            other.sum[i] = __shfl_xor_sync(ALL_LANES, found.sum[i], step);
         }
-        const float most = __shfl_xor_sync(ALL_LANES, found.most, step);
-        const float total = __shfl_xor_sync(ALL_LANES, found.total, step);
-        merge(found, most, total, sum);
+        other.most = __shfl_xor_sync(ALL_LANES, found.most, step);
+        other.total = __shfl_xor_sync(ALL_LANES, found.total, step);
+        merge(found, other);
     }
     if (threadIdx.x % WARP < LANES) {
-        parts[warp][lane] = found;
+        parts[threadIdx.x / WARP][lane] = found;
     }
     __syncthreads();
     if (threadIdx.x >= LANES) {
         return;
     }
     for (int other = 1; other < THREADS / WARP; ++other) {
-        merge(found, parts[other][lane].most, parts[other][lane].total, parts[other][lane].sum);
+        merge(found, parts[other][lane]);
     }
     T* const out = rows.out(0);
+    const float rest = 1.0f / found.total;
 #pragma unroll
     for (int pack = 0; pack < SHARE / PACK; ++pack) {
         const int channel = (pack * LANES + lane) * PACK;
         const float* const sum = found.sum + pack * PACK;
         if (channel < size) {
-            store_some(out + channel, make_float4(sum[0] / found.total, sum[1] / found.total, sum[2] / found.total,
-                                                  sum[3] / found.total), size - channel, rows.aligned);
+            store_some(out + channel, make_float4(sum[0] * rest, sum[1] * rest, sum[2] * rest, sum[3] * rest),
+                       size - channel, rows.aligned);
         }
+    }
+}
+
+template <typename T> __device__ void few(const Head<T>& rows, int size, float scale) {
+    constexpr int LARGE = MAX_SIZE / LANES, SMALL = LARGE / 2;
+    if (size <= MAX_SIZE / 2) {
+        __shared__ Found<SMALL> parts[THREADS / WARP][LANES];
+        few<SMALL>(rows, size, scale, parts);
+    } else {
+        __shared__ Found<LARGE> parts[THREADS / WARP][LANES];
+        few<LARGE>(rows, size, scale, parts);
     }
 }
 

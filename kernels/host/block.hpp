@@ -107,7 +107,7 @@ public:
         Warp& warp = warps[running / LANES];
         // Lanes that the block does not fill are not waited for.
         const unsigned present = total - first < LANES ? (1u << (total - first)) - 1 : 0xffffffffu;
-        std::memcpy(&warp.slots[parity][lane()], shown, bytes);
+        if (bytes > 0) std::memcpy(&warp.slots[parity][lane()], shown, bytes);
         warp.arrived[parity] |= 1u << lane();
         if ((warp.arrived[parity] & lanes & present) == (lanes & present)) {
             warp.arrived[parity] = 0;

@@ -21,6 +21,8 @@
 
 inline void __syncthreads() { tapline_host::Block::current().wait_for_block(); }
 
+inline void __syncwarp() { tapline_host::Block::current().exchange(0xffffffffu, nullptr, 0); }
+
 // The value of lane `lane ^ mask`; all lanes of the warp take part.
 template <typename T> T __shfl_xor_sync(unsigned lanes, T value, int mask) {
     static_assert(sizeof(T) <= sizeof(tapline_host::Slot));

@@ -78,7 +78,7 @@ fn channel_attention_equals_the_reference() {
         (3, 513, 2, 8),
         (1, 1025, 1, 17),
     ] {
-        let (channels, splits) = (groups * size, usize::min(64, tokens.div_ceil(256)));
+        let (channels, splits) = (groups * size, usize::div_ceil(tokens, 256).min(64));
         let qkv = random(&[batch, tokens, 3 * channels], 1);
         for format in FORMATS {
             let expected = kernels::channel_attention(&format.round(&qkv), groups).unwrap();
