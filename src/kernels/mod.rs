@@ -18,6 +18,7 @@ pub mod image_tokens;
 mod images;
 pub mod layer_norm;
 pub mod linear;
+pub mod linear_norm;
 pub mod mlp;
 mod packed;
 mod scratch;
@@ -36,6 +37,7 @@ pub use gelu::gelu;
 pub use image_tokens::image_tokens;
 pub use layer_norm::{Norm, layer_norm};
 pub use linear::{After, Layer, Weight, linear, norm_linear};
+pub use linear_norm::linear_norm;
 pub use mlp::mlp;
 pub use window_attention::window_attention;
 

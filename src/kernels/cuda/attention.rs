@@ -37,13 +37,20 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, shape: AttentionShape<'_>) 
     // The first query sees least; when it sees everything, as the one query of a decode step does, nothing is hidden.
     let causal = shape.causal.filter(|causal| causal + 1 < keys);
     let causal = causal.map(|causal| integers(&[causal], q.device())).transpose()?;
+    attention_with(q, k, v, shape.heads, Lengths { real_keys: real_keys.as_ref(), causal: causal.as_ref() })
+}
+
+/// As [`attention`], with lengths from the device.
+///
+/// # Errors
+/// Shapes, types or layouts that do not fit, or a device failure.
+pub fn attention_with(q: &Tensor, k: &Tensor, v: &Tensor, heads: usize, lengths: Lengths<'_>) -> Result<Tensor> {
     let out = empty(q.shape(), q.dtype(), q.device())?;
-    let lengths = Lengths { real_keys: real_keys.as_ref(), causal: causal.as_ref() };
-    attention_into(&out, q, k, v, shape.heads, lengths)?;
+    attention_into(&out, q, k, v, heads, lengths)?;
     Ok(out)
 }
 
-/// As [`attention`], with lengths from the device, into a contiguous tensor shaped like q. Keys from `k.dim(1)` on are never
+/// As [`attention_with`], into a contiguous tensor shaped like q. Keys from `k.dim(1)` on are never
 /// looked at; between replays of a graph that is the capacity of the cache, and `lengths` says how much of it is filled.
 ///
 /// # Errors

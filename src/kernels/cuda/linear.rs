@@ -24,7 +24,7 @@ pub fn norm_linear(x: &Tensor, norm: Norm<'_>, layer: Layer<'_>) -> Result<Tenso
     linear(&layer_norm(x, norm)?, layer, After::Nothing)
 }
 
-/// The normalised sum of a linear layer and a residual of its output's shape: bias, residual and normalisation are one kernel.
+/// [`kernels::linear_norm`](crate::kernels::linear_norm()) on a GPU: bias, residual and normalisation are one kernel.
 ///
 /// # Errors
 /// Shapes or types that do not fit, operands that are not contiguous, or a device failure.

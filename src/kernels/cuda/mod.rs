@@ -1,7 +1,7 @@
 //! What runs on NVIDIA GPUs: opening one, and everything that needs the driver's own interface.
 //!
 //! Each operation has a file that checks shapes and types, allocates the result without zeroing it, and puts the kernels of
-//! `kernels/*.cu` on the device's stream ([`launch`]); nothing waits for them. [`kernels`](super) comes here by itself for
+//! `kernels/*.cu` on the device's stream (`launch.rs`); nothing waits for them. [`kernels`](super) comes here by itself for
 //! tensors on a GPU. Operands must be contiguous where nothing else is said.
 //!
 //! The functions that end in `_into` write tensors that are there, and take what changes from step to step, such as lengths,
@@ -32,7 +32,7 @@ mod tokens;
 pub mod upload;
 pub mod window_attention;
 
-pub use attention::{Lengths, attention, attention_into};
+pub use attention::{Lengths, attention, attention_into, attention_with};
 pub use cache::{append_into, reorder_into};
 pub use channel_attention::channel_attention;
 pub use convolution::{convolution, patches};

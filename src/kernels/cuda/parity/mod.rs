@@ -153,7 +153,31 @@ fn numbers(seed: u64) -> impl Iterator<Item = f32> {
 mod tests {
     use super::*;
 
-    /// On a CPU both sides are the same, but for the formats.
+    /// What has a form for a CPU is held to the same tolerances there, in tensor operations where the format is not f32.
+    #[test]
+    fn a_cpu_is_right() {
+        let mut comparison = Comparison { device: &Device::Cpu, lines: Vec::new() };
+        let checks = vision::CHECKS.iter().chain(text::CHECKS);
+        for (name, check) in checks.filter(|(name, _)| ON_A_CPU.contains(name)) {
+            for format in [DType::F32, DType::BF16] {
+                check(&mut comparison, format).unwrap_or_else(|error| panic!("{name}: {error}"));
+            }
+        }
+        let wrong: Vec<_> = comparison.lines.iter().filter(|line| !line.holds()).collect();
+        assert!(wrong.is_empty() && comparison.lines.len() > 100, "{wrong:#?}");
+    }
+
+    const ON_A_CPU: [&str; 8] = [
+        "depthwise",
+        "window_attention",
+        "channel_attention",
+        "image_tokens",
+        "layer_norm",
+        "bias",
+        "linear",
+        "attention",
+    ];
+
     #[test]
     fn a_difference_is_noted_and_judged() {
         let mut comparison = Comparison { device: &Device::Cpu, lines: Vec::new() };

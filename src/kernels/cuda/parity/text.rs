@@ -4,8 +4,7 @@ use candle_core::{DType, Device, Result, Tensor};
 
 use super::{Check, Comparison, Operand, Roundings};
 use crate::kernels::cuda::{
-    Lengths, Tables, append_into, attention_into, best_location, embed_into, highest, linear_norm, place_into,
-    reorder_into,
+    Lengths, Tables, append_into, attention_into, best_location, embed_into, highest, place_into, reorder_into,
 };
 use crate::kernels::{self, After, AttentionShape, Layer, Norm, Weight};
 
@@ -113,9 +112,8 @@ fn linear(comparison: &mut Comparison<'_>, format: DType) -> Result<()> {
         // With few channels a row's numbers may be nearly the same: their last places, which differ, would be all there is.
         if out > 8 {
             let norm = NormOperands::new(comparison, out)?;
-            let got = linear_norm(&x.gpu, layer.gpu(), &residual.gpu, norm.gpu())?;
-            let sum = kernels::linear(&x.cpu, layer.cpu(), After::AddTo(&residual.cpu))?;
-            let expected = kernels::layer_norm(&sum, norm.cpu())?;
+            let got = kernels::linear_norm(&x.gpu, layer.gpu(), &residual.gpu, norm.gpu())?;
+            let expected = kernels::linear_norm(&x.cpu, layer.cpu(), &residual.cpu, norm.cpu())?;
             comparison.compare(("linear_norm", format), sizes.clone(), &got, &expected, Roundings::Several)?;
         }
         let (norm, back) = (NormOperands::new(comparison, inner)?, LayerOperands::new(comparison, inner, out, format)?);
@@ -320,4 +318,28 @@ fn compare_choices(
         &log_probabilities,
         Roundings::One,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_takes_the_place_of_what_was_there() {
+        let x = Tensor::new(&[1f32, 2.0, 3.0], &Device::Cpu).unwrap();
+        let with = |start: usize, part: &[f32]| {
+            cat(&x, 0, start, &Tensor::new(part, &Device::Cpu).unwrap()).and_then(|x| x.to_vec1::<f32>()).unwrap()
+        };
+        assert_eq!(with(0, &[7.0]), [7.0, 2.0, 3.0]);
+        assert_eq!(with(2, &[7.0]), [1.0, 2.0, 7.0]);
+        assert_eq!(with(0, &[7.0, 8.0, 9.0]), [7.0, 8.0, 9.0]);
+        let nothing = cat(&x, 0, 3, &x.narrow(0, 0, 0).unwrap()).and_then(|x| x.to_vec1::<f32>()).unwrap();
+        assert_eq!(nothing, [1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn ids_are_ranked_by_logit_and_then_by_id() {
+        assert_eq!(ranked(&[1.0, 3.0, 3.0, 2.0], 0, 4), [1, 2, 3, 0]);
+        assert_eq!(ranked(&[1.0, 3.0, 3.0, 2.0], 2, 4), [2, 3]);
+    }
 }
