@@ -220,17 +220,13 @@ fn text(report: &mut Report<'_>) -> Result<()> {
         kernels::attention(&x, &x, &x, shape)?;
         Ok(())
     })?;
-    let one = random(&[8, 3, CHANNELS], device)?;
+    let (one, values) = (random(&[8, 3, CHANNELS], device)?, random(&[8, TOKENS, CHANNELS], device)?);
     let keys_and_values = Work::Bytes(2 * (2 * x.elem_count() + 2 * one.elem_count()));
-    report.line(
-        "attention of a decode step",
-        &format!("8x3 to {TOKENS}, {HEADS} heads of 64"),
-        keys_and_values,
-        || {
-            kernels::attention(&one, &x, &x, shape)?;
-            Ok(())
-        },
-    )?;
+    let sizes = format!("8x3 to {TOKENS}, {HEADS} heads of 64");
+    report.line("attention of a decode step", &sizes, keys_and_values, || {
+        kernels::attention(&one, &x, &values, shape)?;
+        Ok(())
+    })?;
 
     let (layers, filled) = (12, 9);
     let caches = random(&[layers, ROWS, CAPACITY, CHANNELS], device)?;
