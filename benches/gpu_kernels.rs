@@ -1,11 +1,11 @@
 //! The CUDA kernels on the GPU at hand: whether they are right, and how near they come to what the card can do.
 //!
-//! `--parity` compares every kernel with the CPU and ends with exit code 1 where one is wrong; `--ceilings` measures them in
-//! bf16 at Florence-2-base's sizes, against a copy and a matrix product of the same run. Without either it does both. `--gpu 1`
-//! takes another GPU. The last line of each part is JSON, for `gpu/run.sh`.
+//! `--parity` compares every kernel with the CPU and ends with exit code 1 where one is wrong; `--ceilings` measures them
+//! in bf16 at Florence-2-base's sizes, against a copy and a matrix product of the same run. Without either it does both.
+//! `--gpu 1` takes another GPU. The last line of each part is JSON, for `gpu/run.sh`.
 //!
-//! Bytes and operations are counted as the operation needs them, each operand read once and each result written once: a share
-//! of the copy above 100 % means that a tensor stayed in the card's cache.
+//! Bytes and operations are counted as the operation needs them, each operand read once and each result written once: a
+//! share of the copy above 100 % means that a tensor stayed in the card's cache.
 
 use std::process::ExitCode;
 
@@ -301,8 +301,8 @@ impl Report<'_> {
     }
 }
 
-/// Seconds that an operation takes on the device, one call after another: the median of some rounds. Where the processor needs
-/// longer to launch it than the device to do it, that is what is measured.
+/// Seconds that an operation takes on the device, one call after another: the median of some rounds. Where the processor
+/// needs longer to launch it than the device to do it, that is what is measured.
 fn seconds(device: &Device, mut operation: impl FnMut() -> Result<()>) -> Result<f64> {
     const ROUNDS: usize = 7;
     /// Long enough that the events' own time does not count.

@@ -12,8 +12,8 @@ pub(super) enum Image<'a> {
     Ptx(&'a str),
 }
 
-/// The best form of a module for a card. Machine code runs on cards of its own major number and of its minor number or a later
-/// one; the latest that does is taken. PTX runs on every later card, and is taken where no machine code fits.
+/// The best form of a module for a card. Machine code runs on cards of its own major number and of its minor number or a
+/// later one; the latest that does is taken. PTX runs on every later card, and is taken where no machine code fits.
 pub(super) fn choose<'a>(
     module: &str,
     card: u32,

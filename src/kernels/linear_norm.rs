@@ -4,8 +4,8 @@ use candle_core::{Result, Tensor};
 
 use super::{After, Layer, Norm};
 
-/// The normalised rows of residual + x @ weight^T + bias; x is (..., in), residual and the result are (..., out). On a GPU bias,
-/// residual and normalisation are one kernel, and the sum is never stored.
+/// The normalised rows of residual + x @ weight^T + bias; x is (..., in), residual and the result are (..., out). On a
+/// GPU bias, residual and normalisation are one kernel, and the sum is never stored.
 ///
 /// # Errors
 /// Shapes that do not fit, or a device failure.

@@ -95,8 +95,9 @@ pub fn attention_into(
         .int(size)
         .float(inverse_root(size));
     let blocks = if few { queries } else { queries.div_ceil(QUERIES) };
-    // SAFETY: q has batch x queries tokens q_stride apart, k and v batch x capacity tokens kv_stride apart, of which the first
-    // `keys` of each row are looked at, and keys <= capacity; each token has heads x size numbers, size at most 128; out has
-    // batch x queries x channels numbers; real_keys has batch numbers and causal one. Lengths beyond `keys` are cut to it.
+    // SAFETY: q has batch x queries tokens q_stride apart, k and v batch x capacity tokens kv_stride apart, of which the
+    // first `keys` of each row are looked at, and keys <= capacity; each token has heads x size numbers, size at most
+    // 128; out has batch x queries x channels numbers; real_keys has batch numbers and causal one. Lengths beyond `keys`
+    // are cut to it.
     unsafe { call.launch([blocks, heads, batch], [THREADS, 1]) }
 }

@@ -1,5 +1,5 @@
-//! The decoder's caches of keys and values, in buffers that stay where they are: what a graph captured keeps being right. How
-//! far they are filled lies on the device too.
+//! The decoder's caches of keys and values, in buffers that stay where they are: what a graph captured keeps being right.
+//! How far they are filled lies on the device too.
 
 use candle_core::{DType, Result, Tensor};
 
@@ -11,9 +11,9 @@ use crate::kernels::catalogue::Kernel;
 const NUMBERS: usize = 1024;
 const THREADS: u32 = 256;
 
-/// Writes each row's new tokens behind what its cache holds: cache[row, length + i] = new[row, i], while there is room. cache is
-/// (rows, capacity, channels); new is (rows, count, channels), evenly spaced tokens such as a part of (rows, count, 3 channels);
-/// length is i32 (1), and is not changed.
+/// Writes each row's new tokens behind what its cache holds: `cache[row, length + i] = new[row, i]`, while there is room.
+/// cache is (rows, capacity, channels); new is (rows, count, channels), evenly spaced tokens such as a part of (rows,
+/// count, 3 channels); length is i32 (1), and is not changed.
 ///
 /// # Errors
 /// Shapes, types or layouts that do not fit, or a device failure.
@@ -35,14 +35,14 @@ pub fn append_into(cache: &Tensor, new: &Tensor, length: &Tensor) -> Result<()> 
         .int(capacity)
         .int(channels)
         .int(stride);
-    // SAFETY: cache has rows x capacity x channels numbers, new rows x count tokens of `channels` numbers, `stride` apart, length
-    // one; the kernel leaves out what would lie beyond the capacity.
+    // SAFETY: cache has rows x capacity x channels numbers, new rows x count tokens of `channels` numbers, `stride`
+    // apart, length one; the kernel leaves out what would lie beyond the capacity.
     unsafe { call.launch([(count * channels).div_ceil(NUMBERS), rows, 1], [THREADS, 1]) }
 }
 
-/// Makes the rows of all layers' caches copies of present rows: out[layer, row, t] = caches[layer, from[row], t] for each filled
-/// t. caches and out are different buffers, (layers, row capacity, capacity, channels); from is i32 (rows), each below the row
-/// capacity, length i32 (1).
+/// Makes the rows of all layers' caches copies of present rows: `out[layer, row, t] = caches[layer, from[row], t]` for
+/// each filled t. caches and out are different buffers, (layers, row capacity, capacity, channels); from is i32 (rows),
+/// each below the row capacity, length i32 (1).
 ///
 /// # Errors
 /// Shapes or types that do not fit, operands that are not contiguous, or a device failure.
@@ -64,7 +64,7 @@ pub fn reorder_into(out: &Tensor, caches: &Tensor, from: &Tensor, length: &Tenso
         .int(row_capacity)
         .int(capacity)
         .int(channels);
-    // SAFETY: caches and out have layers x row_capacity x capacity x channels numbers, from has rows <= row_capacity, length one;
-    // the kernel stops at the capacity, and the rows of `from` exist, as its documentation asks for.
+    // SAFETY: caches and out have layers x row_capacity x capacity x channels numbers, from has rows <= row_capacity,
+    // length one; the kernel stops at the capacity, and the rows of `from` exist, as its documentation asks for.
     unsafe { call.launch([(capacity * channels).div_ceil(NUMBERS), rows, layers], [THREADS, 1]) }
 }

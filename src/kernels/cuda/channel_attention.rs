@@ -38,8 +38,8 @@ pub fn channel_attention(qkv: &Tensor, groups: usize) -> Result<Tensor> {
         .int(channels)
         .int(groups)
         .float(inverse_root(tokens));
-    // SAFETY: qkv has batch x tokens x 3 channels numbers, partial batch x groups x splits x size x size; the groups divide the
-    // channels into `size` each, at most 64.
+    // SAFETY: qkv has batch x tokens x 3 channels numbers, partial batch x groups x splits x size x size; the groups
+    // divide the channels into `size` each, at most 64.
     unsafe { logits.launch([splits, groups, batch], [THREADS, 1]) }?;
     let rows = batch * groups * size;
     let softmax = Call::new(Kernel::ChannelAttentionSoftmax, &partial)
@@ -57,7 +57,8 @@ pub fn channel_attention(qkv: &Tensor, groups: usize) -> Result<Tensor> {
         .int(tokens)
         .int(channels)
         .int(groups);
-    // SAFETY: qkv has batch x tokens x 3 channels numbers, weights batch x groups x size x size, out batch x tokens x channels.
+    // SAFETY: qkv has batch x tokens x 3 channels numbers, weights batch x groups x size x size, out batch x tokens x
+    // channels.
     unsafe { apply.launch([tokens.div_ceil(TOKENS_OF_AN_OUTPUT), groups, batch], [THREADS, 1]) }?;
     Ok(out)
 }

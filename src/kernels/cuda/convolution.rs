@@ -19,8 +19,8 @@ pub fn convolution(x: &Tensor, order: Order, window: Window, layer: Layer<'_>) -
     linear(&patches(x, order, window)?, layer, After::Nothing)
 }
 
-/// (batch, rows, columns, numbers under the window): plane by plane for [`Order::Planes`], channels last otherwise; zeros where
-/// the window looks past the edge.
+/// (batch, rows, columns, numbers under the window): plane by plane for [`Order::Planes`], channels last otherwise; zeros
+/// where the window looks past the edge.
 ///
 /// # Errors
 /// A window that does not fit, a tensor that is not contiguous, or a device failure.
@@ -49,8 +49,8 @@ pub fn patches(x: &Tensor, order: Order, window: Window) -> Result<Tensor> {
         .int(padding)
         .int(rows)
         .int(columns);
-    // SAFETY: x has batch x planes x height x width x pixel numbers; out has count, batch x rows x columns x planes x kernel x
-    // kernel x pixel, where rows and columns are the positions of the window along the sides.
+    // SAFETY: x has batch x planes x height x width x pixel numbers; out has count, batch x rows x columns x planes x
+    // kernel x kernel x pixel, where rows and columns are the positions of the window along the sides.
     unsafe { call.launch([count.div_ceil(NUMBERS), 1, 1], [THREADS, 1]) }?;
     Ok(out)
 }

@@ -20,8 +20,8 @@ pub struct Tables<'a> {
     pub positions: &'a Tensor,
 }
 
-/// out[row, offset + i] = tokens[ids[row, i]] + positions[first + offset + i + 2]; out is (rows, tokens, channels), ids is u32
-/// (rows, count), first, where the row begins, is i32 (1), or 0 where there is none.
+/// `out[row, offset + i] = tokens[ids[row, i]] + positions[first + offset + i + 2]`; out is (rows, tokens, channels), ids
+/// is u32 (rows, count), first, where the row begins, is i32 (1), or 0 where there is none.
 ///
 /// # Errors
 /// Shapes or types that do not fit, operands that are not contiguous, or a device failure.
@@ -52,8 +52,8 @@ pub fn embed_into(out: &Tensor, ids: &Tensor, tables: Tables<'_>, first: Option<
     unsafe { call.launch([(count * channels).div_ceil(NUMBERS), rows, 1], [THREADS, 1]) }
 }
 
-/// out[row, i] = x[row, i] + positions[i + 2]; x is (rows, count, channels), out (rows, tokens, channels), of which the first
-/// `count` tokens are written.
+/// `out[row, i] = x[row, i] + positions[i + 2]`; x is (rows, count, channels), out (rows, tokens, channels), of which the
+/// first `count` tokens are written.
 ///
 /// # Errors
 /// Shapes or types that do not fit, operands that are not contiguous, or a device failure.

@@ -1,8 +1,8 @@
 //! How a kernel is put on a device's stream: tensors become addresses, sizes the numbers that kernels count in, and what is
 //! given is compared with what the kernel takes.
 //!
-//! All work of a device goes through its one stream, in order: a kernel sees what was written by those before it, and memory
-//! that is given back is not handed out again before the kernels that read it are through.
+//! All work of a device goes through its one stream, in order: a kernel sees what was written by those before it, and
+//! memory that is given back is not handed out again before the kernels that read it are through.
 
 use std::ops::Range;
 
@@ -25,9 +25,9 @@ pub(super) struct Call<'a> {
     wrong: Option<Error>,
 }
 
-/// The numbers of a tensor, locked for as long as the call is prepared. A tensor that a kernel writes is locked for reading
-/// too: what is on the device is no memory of this program, the order of the stream is what keeps it whole, and views of one
-/// buffer may then be given to one kernel.
+/// The numbers of a tensor, locked for as long as the call is prepared. A tensor that a kernel writes is locked for
+/// reading too: what is on the device is no memory of this program, the order of the stream is what keeps it whole, and
+/// views of one buffer may then be given to one kernel.
 struct Operand<'a> {
     storage: StorageRef<'a>,
     range: Range<usize>,
@@ -116,7 +116,8 @@ impl<'a> Call<'a> {
     /// Puts the kernel on the stream, `grid` blocks (x, y, z) of `block` threads (x, y).
     ///
     /// # Safety
-    /// With these sizes and this grid the kernel must stay inside the operands' ranges, as `kernels/README.md` describes it.
+    /// With these sizes and this grid the kernel must stay inside the operands' ranges, as `kernels/README.md` describes
+    /// it.
     pub(super) unsafe fn launch(mut self, grid: [usize; 3], block: [u32; 2]) -> Result<()> {
         if let Some(wrong) = self.wrong.take() {
             return Err(wrong);
@@ -141,9 +142,9 @@ impl<'a> Call<'a> {
                 Argument::Float(number) => launch.arg(number),
             };
         }
-        // SAFETY: number and kinds of the arguments are those of the function's parameters, by `check`; every address is that
-        // of a range inside a live allocation of this device, by `Operand::place`, and what is freed from now on is freed on
-        // the same stream, behind the kernel; that the kernel stays inside the ranges is the caller's promise.
+        // SAFETY: number and kinds of the arguments are those of the function's parameters, by `check`; every address is
+        // that of a range inside a live allocation of this device, by `Operand::place`, and what is freed from now on is
+        // freed on the same stream, behind the kernel; that the kernel stays inside the ranges is the caller's promise.
         unsafe { launch.launch(config) }.w()?;
         Ok(())
     }
@@ -245,8 +246,8 @@ pub(super) fn empty(shape: impl Into<Shape>, dtype: DType, device: &Device) -> R
     if shape.elem_count() == 0 {
         candle_core::bail!("a CUDA kernel was asked for a result {:?}", shape.dims());
     }
-    // SAFETY: the memory is the device's; a number format has no invalid bits, and the callers hand the tensor to a kernel that
-    // writes all of it before they return it.
+    // SAFETY: the memory is the device's; a number format has no invalid bits, and the callers hand the tensor to a
+    // kernel that writes all of it before they return it.
     let storage = unsafe { device.alloc_uninit(&shape, dtype) }?;
     Ok(Tensor::from_storage(Storage::Cuda(storage), shape, BackpropOp::none(), false))
 }
@@ -256,8 +257,8 @@ pub(super) fn expect(name: &str, x: &Tensor, shape: &[usize]) -> Result<()> {
     if x.dims() == shape { Ok(()) } else { candle_core::bail!("`{name}` is {:?}, but {shape:?} is needed", x.dims()) }
 }
 
-/// A few whole numbers on the device, such as lengths. While a graph is captured this is refused, or the numbers become part of
-/// the graph: what changes from one replay to the next must lie in a tensor of its own.
+/// A few whole numbers on the device, such as lengths. While a graph is captured this is refused, or the numbers become
+/// part of the graph: what changes from one replay to the next must lie in a tensor of its own.
 pub(super) fn integers(numbers: &[usize], device: &Device) -> Result<Tensor> {
     let integers: std::result::Result<Vec<i32>, _> = numbers.iter().map(|&number| i32::try_from(number)).collect();
     let integers = integers.map_err(|_| Error::Msg(format!("{numbers:?} are more than a kernel counts")))?;

@@ -18,8 +18,8 @@ pub fn layer_norm(x: &Tensor, norm: Norm<'_>) -> Result<Tensor> {
     sum_norm(x, None, None, norm)
 }
 
-/// The normalised rows of x + added + residual: x and residual are (..., channels), added, such as a bias, is (channels). The
-/// sum is rounded to the type of x before it is normalised.
+/// The normalised rows of x + added + residual: x and residual are (..., channels), added, such as a bias, is (channels).
+/// The sum is rounded to the type of x before it is normalised.
 ///
 /// # Errors
 /// Shapes or types that do not fit, operands that are not contiguous, or a device failure.

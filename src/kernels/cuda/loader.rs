@@ -1,5 +1,5 @@
-//! The compiled kernels of this program on a device: all modules and functions at once, when the device is first used, so that
-//! a card that cannot run them is found out at the start and nothing is loaded while a graph is captured.
+//! The compiled kernels of this program on a device: all modules and functions at once, when the device is first used, so
+//! that a card that cannot run them is found out at the start and nothing is loaded while a graph is captured.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -66,8 +66,8 @@ pub enum LoadError {
     },
 }
 
-/// Loads the kernels on a device. Operations do so themselves when they are first called; a server calls this before, to end
-/// at once where the kernels cannot be used.
+/// Loads the kernels on a device. Operations do so themselves when they are first called; a server calls this before, to
+/// end at once where the kernels cannot be used.
 ///
 /// # Errors
 /// [`LoadError`] says what to do.

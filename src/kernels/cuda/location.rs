@@ -27,8 +27,8 @@ impl Chosen {
     }
 }
 
-/// For each row of logits, f32 (rows, vocabulary), the best id of its range and the best of all; `ranges` is i32 (rows, 2): first
-/// id and end of each. The lowest of equals is taken, and a NaN only where there is nothing else.
+/// For each row of logits, f32 (rows, vocabulary), the best id of its range and the best of all; `ranges` is i32 (rows,
+/// 2): first id and end of each. The lowest of equals is taken, and a NaN only where there is nothing else.
 ///
 /// # Errors
 /// Shapes or types that do not fit, operands that are not contiguous, or a device failure.

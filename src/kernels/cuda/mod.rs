@@ -4,9 +4,9 @@
 //! `kernels/*.cu` on the device's stream (`launch.rs`); nothing waits for them. [`kernels`](super) comes here by itself for
 //! tensors on a GPU. Operands must be contiguous where nothing else is said.
 //!
-//! The functions that end in `_into` write tensors that are there, and take what changes from step to step, such as lengths,
-//! from tensors on the device: they are what a captured graph replays. Nothing can be said here about values there: lengths must
-//! not be negative, and rows that are named must exist.
+//! The functions that end in `_into` write tensors that are there, and take what changes from step to step, such as
+//! lengths, from tensors on the device: they are what a captured graph replays. Nothing can be said here about values
+//! there: lengths must not be negative, and rows that are named must exist.
 
 #![expect(unsafe_code, reason = "kernels take addresses and sizes")]
 

@@ -77,8 +77,8 @@ impl Resizer {
             .read(&self.table, DType::F32)
             .int(to_height)
             .int(to_width);
-        // SAFETY: wide has height x to_width x 3 bytes, out 3 x to_height x to_width numbers, first and count to_height, weights
-        // taps x to_height, the table 3 x 256; the windows of an axis from `height` lie inside the picture.
+        // SAFETY: wide has height x to_width x 3 bytes, out 3 x to_height x to_width numbers, first and count to_height,
+        // weights taps x to_height, the table 3 x 256; the windows of an axis from `height` lie inside the picture.
         unsafe { call.launch(grid(to_width, to_height), [COLUMNS, ROWS]) }
     }
 
@@ -96,8 +96,8 @@ impl Resizer {
             .int(height)
             .int(width)
             .int(to);
-        // SAFETY: rgb has height x width x 3 bytes, out height x to x 3, first and count `to` numbers, weights taps x to; the
-        // windows of an axis from `width` lie inside the row.
+        // SAFETY: rgb has height x width x 3 bytes, out height x to x 3, first and count `to` numbers, weights taps x to;
+        // the windows of an axis from `width` lie inside the row.
         unsafe { call.launch(grid(to, height), [COLUMNS, ROWS]) }?;
         Ok(out)
     }

@@ -34,8 +34,8 @@ pub fn window_attention(qkv: &Tensor, padding: &Tensor, window: usize, heads: us
         .int(window)
         .float(inverse_root(channels / heads));
     let grid = [height.div_ceil(window) * width.div_ceil(window), heads, batch];
-    // SAFETY: qkv has batch x height x width x 3 channels numbers, padding 3 channels, out batch x height x width x channels;
-    // heads divide the channels into at most 64 each.
+    // SAFETY: qkv has batch x height x width x 3 channels numbers, padding 3 channels, out batch x height x width x
+    // channels; heads divide the channels into at most 64 each.
     unsafe { call.launch(grid, [THREADS, 1]) }?;
     Ok(out)
 }

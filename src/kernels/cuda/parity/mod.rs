@@ -1,7 +1,8 @@
-//! Every kernel against the CPU, over odd sizes and all number formats: what is to be run on each new kind of card before it is
-//! trusted (`cargo bench --features cuda --bench gpu_kernels`).
+//! Every kernel against the CPU, over odd sizes and all number formats: what is to be run on each new kind of card before
+//! it is trusted (`cargo bench --features cuda --bench gpu_kernels`).
 //!
-//! Operands are rounded to the format first, so that both sides start from the same numbers; the CPU's side is computed in f32.
+//! Operands are rounded to the format first, so that both sides start from the same numbers; the CPU's side is computed
+//! in f32.
 
 mod text;
 mod vision;
@@ -45,8 +46,8 @@ pub fn run(device: &Device) -> Result<Vec<Line>> {
     Ok(comparison.lines)
 }
 
-/// Window attention as it is without a kernel of its own: copies into windows, products, a softmax, and copies back. What the
-/// kernel is measured against.
+/// Window attention as it is without a kernel of its own: copies into windows, products, a softmax, and copies back. What
+/// the kernel is measured against.
 ///
 /// # Errors
 /// Shapes that do not fit, or a device failure.
