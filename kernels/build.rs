@@ -230,7 +230,13 @@ fn table(jobs: &[Job], out: &Path) -> String {
         };
         let file = job.file(out);
         // Writing to a string does not fail.
-        let _ = writeln!(list, "    ({:?}, {}, {include}({:?})),", job.module, job.architecture, file.display().to_string());
+        let _ = writeln!(
+            list,
+            "    ({:?}, {}, {include}({:?})),",
+            job.module,
+            job.architecture,
+            file.display().to_string()
+        );
     }
     format!(
         "/// Machine code: module, architecture, cubin.\n\

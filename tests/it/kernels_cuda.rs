@@ -91,6 +91,9 @@ fn assert_close(got: &Tensor, expected: &Tensor, format: Format, tolerance: Tole
     for (place, (got, expected)) in values(got).into_iter().zip(values(expected)).enumerate() {
         let limit = tolerance.f32 + format.unit() * expected.abs().max(tolerance.scale);
         // Not a number is not close.
-        assert!((got - expected).abs() <= limit, "{case} in {format:?} at {place}: {got}, not {expected}, limit {limit}");
+        assert!(
+            (got - expected).abs() <= limit,
+            "{case} in {format:?} at {place}: {got}, not {expected}, limit {limit}"
+        );
     }
 }

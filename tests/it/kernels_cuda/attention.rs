@@ -126,7 +126,9 @@ fn few_queries_equal_the_reference() {
 #[test]
 fn causal_queries_see_no_key_after_their_own() {
     for kernel in ["attention", "attention_few"] {
-        for (batch, queries, before, size) in [(1, 1, 0, 8), (2, 5, 3, 32), (1, 4, 16, 33), (1, 70, 0, 4), (1, 3, 100, 64)] {
+        for (batch, queries, before, size) in
+            [(1, 1, 0, 8), (2, 5, 3, 32), (1, 4, 16, 33), (1, 70, 0, 4), (1, 3, 100, 64)]
+        {
             // Keys that nothing has been written to yet lie behind.
             let operands = Operands::separate(batch, queries, before + queries, 2 * size, before + queries + 9);
             operands.check(kernel, AttentionShape { heads: 2, real_keys: None, causal: Some(before) });

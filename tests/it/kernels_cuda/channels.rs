@@ -128,7 +128,11 @@ impl Sum {
     fn new(rows: usize, channels: usize, added: bool, residual: bool) -> Self {
         // Far from zero, where a difference of squares would lose its digits.
         let x = ((random(&[rows, channels], 1) * 3.0).unwrap() + 50.0).unwrap();
-        Self { x, added: added.then(|| random(&[channels], 2)), residual: residual.then(|| random(&[rows, channels], 3)) }
+        Self {
+            x,
+            added: added.then(|| random(&[channels], 2)),
+            residual: residual.then(|| random(&[rows, channels], 3)),
+        }
     }
 
     fn in_format(&self, format: Format) -> Tensor {
@@ -154,9 +158,10 @@ fn layer_norm_equals_the_reference() {
             for format in FORMATS {
                 let expected_sum = sum.in_format(format);
                 let expected = kernels::layer_norm(&expected_sum, norm).unwrap();
-                let [added, residual] = [&sum.added, &sum.residual]
-                    .map(|term| term.as_ref().map(|term| Buffer::tensor(term, format)));
-                let (kept, out) = (kept.then(|| Buffer::empty(rows * channels, format)), Buffer::empty(rows * channels, format));
+                let [added, residual] =
+                    [&sum.added, &sum.residual].map(|term| term.as_ref().map(|term| Buffer::tensor(term, format)));
+                let (kept, out) =
+                    (kept.then(|| Buffer::empty(rows * channels, format)), Buffer::empty(rows * channels, format));
                 Launch::of("layer_norm", format)
                     .buffer(&Buffer::tensor(&sum.x, format))
                     .optional(added.as_ref())

@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::fs::{self, File};
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -92,17 +93,18 @@ impl Drop for Buffer {
     }
 }
 
-/// A call of a kernel with its arguments in order.
-pub(super) struct Launch {
+/// A call of a kernel with its arguments in order, on buffers that stay until it has run.
+pub(super) struct Launch<'a> {
     name: String,
     arguments: Vec<[u8; 8]>,
     sizes: Vec<usize>,
+    buffers: PhantomData<&'a Buffer>,
 }
 
-impl Launch {
+impl<'a> Launch<'a> {
     /// Of a kernel that knows one number format.
     pub(super) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), arguments: Vec::new(), sizes: Vec::new() }
+        Self { name: name.to_owned(), arguments: Vec::new(), sizes: Vec::new(), buffers: PhantomData }
     }
 
     /// Of a kernel's variant for a number format.
@@ -118,17 +120,17 @@ impl Launch {
         self
     }
 
-    pub(super) fn buffer(self, buffer: &Buffer) -> Self {
+    pub(super) fn buffer(self, buffer: &'a Buffer) -> Self {
         self.argument((buffer.place as usize).to_ne_bytes())
     }
 
     /// From the `bytes`th byte of a buffer on.
-    pub(super) fn within(self, buffer: &Buffer, bytes: usize) -> Self {
+    pub(super) fn within(self, buffer: &'a Buffer, bytes: usize) -> Self {
         assert!(bytes <= buffer.bytes);
         self.argument((buffer.place as usize + bytes).to_ne_bytes())
     }
 
-    pub(super) fn optional(self, buffer: Option<&Buffer>) -> Self {
+    pub(super) fn optional(self, buffer: Option<&'a Buffer>) -> Self {
         self.argument(buffer.map_or(0, |buffer| buffer.place as usize).to_ne_bytes())
     }
 
@@ -153,7 +155,7 @@ impl Launch {
         let arguments: Vec<*const c_void> = self.arguments.iter().map(|argument| argument.as_ptr().cast()).collect();
         let library = library();
         // SAFETY: name, grid and block are what the library's interface says; it checks number and sizes of the arguments; the
-        // buffers among them are alive, since the caller reads them afterwards.
+        // buffers among them are borrowed until here, and what a kernel does past their ends is what is tested.
         let failed = unsafe {
             (library.launch)(
                 name.as_ptr(),

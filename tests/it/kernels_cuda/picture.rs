@@ -88,7 +88,8 @@ fn depthwise_equals_the_reference() {
         (3, 3, 4, 65),
         (1, 25, 24, 128),
     ] {
-        let (x, w, b) = (random(&[batch, height, width, channels], 1), random(&[9, channels], 2), random(&[channels], 3));
+        let (x, w, b) =
+            (random(&[batch, height, width, channels], 1), random(&[9, channels], 2), random(&[channels], 3));
         for format in FORMATS {
             let expected = kernels::depthwise_residual(&format.round(&x), &w, &b).unwrap();
             let out = Buffer::empty(x.elem_count(), format);
@@ -144,8 +145,8 @@ fn patches_are_what_lies_under_the_kernel() {
             let count = expected.len();
             let expected = candle_core::Tensor::from_vec(expected, &shape, &candle_core::Device::Cpu).unwrap();
             for format in FORMATS {
-                let out = Buffer::empty(count, format);
-                let launch = Launch::of("patches", format).buffer(&Buffer::tensor(&x, format)).buffer(&out).long(count);
+                let (input, out) = (Buffer::tensor(&x, format), Buffer::empty(count, format));
+                let launch = Launch::of("patches", format).buffer(&input).buffer(&out).long(count);
                 let sizes = [planes, height, width, pixel, kernel, stride, padding, rows, columns];
                 sizes.into_iter().fold(launch, Launch::int).run([count.div_ceil(1024), 1, 1], [256, 1]);
                 let got = out.to_tensor(&shape, format);

@@ -20,7 +20,8 @@ fn untouched(shape: &[usize]) -> Tensor {
 fn words_stand_behind_the_image_with_their_positions() {
     for (rows, count, channels) in SHAPES {
         let (vocabulary, before, first) = (11, 3, 2);
-        let (tokens, positions) = (random(&[vocabulary, channels], 1), random(&[2 + first + before + count, channels], 2));
+        let (tokens, positions) =
+            (random(&[vocabulary, channels], 1), random(&[2 + first + before + count, channels], 2));
         let ids: Vec<u32> = (0..rows * count).map(|i| u32::try_from(i * 7 % vocabulary).unwrap()).collect();
         let image = random(&[rows, before, channels], 3);
         let words = tokens.index_select(&Tensor::new(&ids[..], &Device::Cpu).unwrap(), 0).unwrap();
@@ -79,7 +80,8 @@ fn ids_and_positions_past_their_tables_read_the_last_row() {
         .int(2)
         .int(0)
         .run([1, 1, 1], [256, 1]);
-    let rows = |tokens: &Tensor, which: [u32; 2]| tokens.index_select(&Tensor::new(&which, &Device::Cpu).unwrap(), 0).unwrap();
+    let rows =
+        |tokens: &Tensor, which: [u32; 2]| tokens.index_select(&Tensor::new(&which, &Device::Cpu).unwrap(), 0).unwrap();
     let expected = (rows(&tokens, [2, 1]) + rows(&positions, [2, 2])).unwrap();
     assert_eq!(values(&out.to_tensor(&[2, 4], Format::F32)), values(&expected));
 }
@@ -87,13 +89,17 @@ fn ids_and_positions_past_their_tables_read_the_last_row() {
 #[test]
 fn new_keys_go_behind_the_old_ones_while_there_is_room() {
     for (rows, count, channels) in SHAPES {
-        for (capacity, length, packed) in [(count + 3, 2, false), (count + 3, 2, true), (count + 1, 2, false), (count, 0, false)] {
+        for (capacity, length, packed) in
+            [(count + 3, 2, false), (count + 3, 2, true), (count + 1, 2, false), (count, 0, false)]
+        {
             let stride = if packed { 3 * channels } else { channels };
             let (added, cache) = (random(&[rows, count, stride], 1), untouched(&[rows, capacity, channels]));
             let written = count.min(capacity - length);
             let new = added.narrow(2, 0, channels).unwrap().narrow(1, 0, written).unwrap();
-            let (before, behind) =
-                (cache.narrow(1, 0, length).unwrap(), cache.narrow(1, length + written, capacity - length - written).unwrap());
+            let (before, behind) = (
+                cache.narrow(1, 0, length).unwrap(),
+                cache.narrow(1, length + written, capacity - length - written).unwrap(),
+            );
             let expected = Tensor::cat(&[&before, &new, &behind], 1).unwrap();
             for format in FORMATS {
                 let out = Buffer::tensor(&cache, format);
@@ -107,7 +113,11 @@ fn new_keys_go_behind_the_old_ones_while_there_is_room() {
                     .int(stride)
                     .run([(count * channels).div_ceil(1024), rows, 1], [256, 1]);
                 let got = out.to_tensor(expected.dims(), format);
-                assert_eq!(values(&got), values(&format.round(&expected)), "{rows} x {count} x {channels} in {format:?}");
+                assert_eq!(
+                    values(&got),
+                    values(&format.round(&expected)),
+                    "{rows} x {count} x {channels} in {format:?}"
+                );
             }
         }
     }
@@ -123,8 +133,11 @@ fn beams_take_what_their_parents_had() {
             let chosen = cache.index_select(&Tensor::new(&from[..], &Device::Cpu).unwrap(), 1).unwrap();
             let mut expected = values(&untouched(&[layers, room, capacity, channels]));
             for (place, value) in values(&chosen).into_iter().enumerate() {
-                let (layer, row, rest) =
-                    (place / (rows * capacity * channels), place / (capacity * channels) % rows, place % (capacity * channels));
+                let (layer, row, rest) = (
+                    place / (rows * capacity * channels),
+                    place / (capacity * channels) % rows,
+                    place % (capacity * channels),
+                );
                 if rest < length * channels {
                     expected[(layer * room + row) * capacity * channels + rest] = value;
                 }
@@ -142,7 +155,11 @@ fn beams_take_what_their_parents_had() {
                     .int(channels)
                     .run([(capacity * channels).div_ceil(1024), rows, layers], [256, 1]);
                 let got = out.to_tensor(cache.dims(), format);
-                assert_eq!(values(&got), values(&format.round(&expected)), "{rows} x {capacity} x {channels} in {format:?}");
+                assert_eq!(
+                    values(&got),
+                    values(&format.round(&expected)),
+                    "{rows} x {capacity} x {channels} in {format:?}"
+                );
             }
         }
     }
