@@ -221,9 +221,10 @@ fn build() -> PathBuf {
         digest.update(fs::read(&source).unwrap());
     }
     let digest = digest.finalize();
-    let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let name = u64::from_be_bytes(*digest.first_chunk().unwrap());
     let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (library, unfinished) = (place.join(format!("kernels-{name}.so")), place.join(format!("kernels-{name}.part")));
+    let (library, unfinished) =
+        (place.join(format!("kernels-{name:016x}.so")), place.join(format!("kernels-{name:016x}.part")));
     // Each test may be a process of its own; the others wait for the one that compiles.
     let lock = File::create(place.join("kernels.lock")).unwrap();
     lock.lock().unwrap();
@@ -236,11 +237,12 @@ fn build() -> PathBuf {
             .arg("-o")
             .arg(&unfinished)
             .output();
+        let compiler = compiler.display();
         let output = output.unwrap_or_else(|error| {
-            panic!("the CUDA kernels are tested with a C++17 compiler, and {compiler:?} cannot be run ({error}): install g++ or \
+            panic!("the CUDA kernels are tested with a C++17 compiler, and {compiler} cannot be run ({error}): install g++ or \
                     clang, or name one in CXX")
         });
-        assert!(output.status.success(), "{compiler:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{compiler}: {}", String::from_utf8_lossy(&output.stderr));
         fs::rename(&unfinished, &library).unwrap();
     }
     library
