@@ -4,7 +4,9 @@
 mod batching;
 mod cli;
 mod connection;
+mod devices;
 mod errors;
+mod fault;
 mod health;
 mod hub;
 mod kernels_cuda;
