@@ -1,6 +1,9 @@
 //! BART, Florence-2's text model: an encoder over image tokens and prompt, a decoder with caches. Post-norm, no final norm.
 //! Reference: transformers 5.24 `models/bart`; the paper is <https://arxiv.org/abs/1910.13461>.
 
+#[cfg(feature = "cuda")]
+pub mod recorded;
+
 use candle_core::{DType, Device, IndexOp, Tensor};
 
 use super::config::TextConfig;
@@ -202,6 +205,18 @@ impl Bart {
 }
 
 impl DecoderState {
+    /// In the middle of an answer: for each layer its own keys and values and those of the encoder's states.
+    #[cfg(feature = "cuda")]
+    pub fn new(
+        layers: Vec<(Option<(Tensor, Tensor)>, (Tensor, Tensor))>,
+        real_keys: Vec<usize>,
+        width: usize,
+        length: usize,
+    ) -> Self {
+        let layers = layers.into_iter().map(|(own, cross)| LayerState { own, cross }).collect();
+        Self { layers, real_keys, width, length }
+    }
+
     /// Makes the rows copies of these present rows. Rows of one prompt stay together, equally many for each.
     pub fn select(&mut self, rows: &[usize]) -> Result<()> {
         let prompts: Vec<usize> = rows.iter().map(|row| row / self.width).collect();
@@ -269,11 +284,17 @@ impl Encoder {
 
     /// x is (prompts, tokens, `d_model`), of which `real` are looked at.
     fn forward(&self, x: &Tensor, real: &[usize]) -> Result<Tensor> {
+        self.forward_with(x, |[q, k, v], heads| {
+            kernels::attention(q, k, v, AttentionShape { heads, real_keys: Some(real), causal: None })
+        })
+    }
+
+    /// As [`Self::forward`], with an attention of queries, keys and values in so many heads that knows what is real.
+    fn forward_with(&self, x: &Tensor, attend: impl Fn([&Tensor; 3], usize) -> Result<Tensor>) -> Result<Tensor> {
         let mut x = self.embed.place(x, 0)?;
         for layer in &self.layers {
             let (q, k, v) = layer.attention.project(&x)?;
-            let shape = AttentionShape { heads: layer.attention.heads, real_keys: Some(real), causal: None };
-            let attended = kernels::attention(&q, &k, &v, shape)?;
+            let attended = attend([&q, &k, &v], layer.attention.heads)?;
             x = layer.attention_norm.forward(&layer.attention.out.forward_add(&attended, &x)?)?;
             x = layer.mlp.forward(&x)?;
         }
