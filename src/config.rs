@@ -9,18 +9,23 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 
 use crate::models::Precision;
+use crate::models::device::{DeviceError, open_gpu};
 use crate::models::manifest::Strategy;
 
 /// Where and how a model computes.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Compute {
-    /// Number format of the computation: f32 gives the reference's numbers; bf16 and f16 need half the memory and are meant
-    /// for GPUs, on a CPU they are slower.
+    /// Number format of the computation: f32 gives the reference's numbers. bf16 needs half the memory for weights and is faster
+    /// on GPUs and on processors with AMX or AVX-512 BF16 (`tapline doctor` tells). f16 is meant for GPUs, on a CPU it is slow.
     #[arg(long, env = "TAPLINE_DTYPE", value_enum, default_value = "f32")]
     pub dtype: Precision,
-    /// Where the model runs: `cpu`, or `cuda:0`, `cuda:1` … in a build with the `cuda` feature.
-    #[arg(long, env = "TAPLINE_DEVICE", default_value = "cpu", value_name = "DEVICE")]
-    pub device: DeviceChoice,
+    /// Where the model runs: `cpu`, or `cuda:0`, `cuda:1` … in a build with the `cuda` feature. Of several, separated by commas,
+    /// each gets the whole model, and a batch goes to whichever is free.
+    #[arg(long, env = "TAPLINE_DEVICE", default_value = "cpu", value_name = "DEVICE", value_delimiter = ',')]
+    pub device: Vec<DeviceChoice>,
+    /// Do not record CUDA graphs: launch every kernel by itself. Slower for small batches; for finding faults.
+    #[arg(long, env = "TAPLINE_NO_GRAPHS", value_parser = BoolishValueParser::new())]
+    pub no_graphs: bool,
     /// Threads that compute. Unset: `RAYON_NUM_THREADS` where that is set, else as many as the machine (or its container)
     /// lends.
     #[arg(long, env = "TAPLINE_THREADS", value_name = "N")]
@@ -146,6 +151,9 @@ pub enum ConfigError {
     /// The default is over the limit.
     #[error("`--timeout` is longer than `--max-timeout`")]
     Timeouts,
+    /// Nothing to compute on.
+    #[error("`--device` names no device")]
+    NoDevice,
     /// This build has no GPU code.
     #[error("`--device {device}` needs a build with the `cuda` feature, which this one is not")]
     NoCuda {
@@ -163,8 +171,22 @@ impl ConfigError {
             Self::SameName { .. } => "tell them apart with `--served-model-name`",
             Self::Revision { .. } => "serve one model, or let each have its own revision",
             Self::Timeouts => "raise `--max-timeout` or lower `--timeout`",
+            Self::NoDevice => "leave it out for the processor, or name one: `cpu`, `cuda:0`",
             Self::NoCuda { .. } => "build with `--features cuda` (needs nvcc), or use `--device cpu`",
         }
+    }
+}
+
+impl Compute {
+    /// Whether this build can use the devices at all. Whether they are there turns out when they are opened.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoCuda`] or [`ConfigError::NoDevice`].
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.device.is_empty() {
+            return Err(ConfigError::NoDevice);
+        }
+        self.device.iter().try_for_each(|device| device.check())
     }
 }
 
@@ -184,7 +206,7 @@ impl Config {
         if self.timeout > self.max_timeout {
             return Err(ConfigError::Timeouts);
         }
-        self.compute.device.check()
+        self.compute.check()
     }
 }
 
@@ -214,10 +236,10 @@ impl DeviceChoice {
     ///
     /// # Errors
     /// The device or its driver is absent.
-    pub fn open(self) -> Result<candle_core::Device, candle_core::Error> {
+    pub fn open(self) -> Result<candle_core::Device, DeviceError> {
         match self {
             Self::Cpu => Ok(candle_core::Device::Cpu),
-            Self::Cuda(number) => candle_core::Device::new_cuda(number),
+            Self::Cuda(number) => open_gpu(number),
         }
     }
 }

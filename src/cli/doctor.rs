@@ -177,11 +177,11 @@ fn gpu() -> Vec<Check> {
 
 #[cfg(feature = "cuda")]
 fn usable(check: Check, number: usize) -> Check {
-    match candle_core::Device::new_cuda(number) {
+    match crate::models::device::open_gpu(number) {
         Ok(_) => check.advise(format!("use it with `--device cuda:{number}`")),
         Err(error) => {
             let found = format!("{}: {}", check.found, first_line(&error.to_string()));
-            Check { found, ..check }.but(Status::Fail, "update the driver, or check CUDA_VISIBLE_DEVICES")
+            Check { found, ..check }.but(Status::Fail, error.hint())
         }
     }
 }

@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use crate::config::ConfigError;
+use crate::engine::fault::Severity;
 use crate::engine::{EngineError, LocateError};
 use crate::hub::HubError;
 use crate::models::{LoadError, WeightsError};
@@ -152,7 +153,7 @@ impl From<LoadError> for Failure {
             LoadError::Weights(_) => {
                 (OTHER, "config.json and the weights are not of one checkpoint; nothing is filled in or left out")
             }
-            LoadError::Device { .. } => (DEVICE, "`tapline doctor` says which devices this machine has"),
+            LoadError::Device(error) => return Self::device(error, error.hint()),
         };
         Self::new(code, &error, hint)
     }
@@ -160,7 +161,13 @@ impl From<LoadError> for Failure {
 
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
-        Self::device(&error, "`tapline doctor` says what this machine can run")
+        let hint = match &error {
+            EngineError::Stopped { cause } if Severity::of(cause) == Severity::Final => {
+                "start it again; if it comes back, look for `Xid` in the kernel's log, and whether `nvidia-smi` still answers"
+            }
+            _ => "`tapline doctor` says what this machine can run",
+        };
+        Self::device(&error, hint)
     }
 }
 

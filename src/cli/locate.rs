@@ -118,7 +118,8 @@ impl Locate {
         if let Some(path) = &self.trace {
             let tokens = answered.reply.groundings.first().map(|grounding| grounding.tokens.as_slice());
             let (checkpoint, load) = engine::fetch(&source)?;
-            let load = engine::open(&self.compute, load)?;
+            let device = self.compute.device.first().copied().unwrap_or_default();
+            let load = engine::open(&self.compute, device, load)?;
             let input = trace::Input {
                 image: &image,
                 region: self.region.map(|region| region.0),

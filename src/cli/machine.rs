@@ -28,6 +28,7 @@ pub(super) fn instructions() -> Vec<(&'static str, bool)> {
         ("FMA", std::arch::is_x86_feature_detected!("fma")),
         ("AVX-512", std::arch::is_x86_feature_detected!("avx512f")),
         ("AVX-512 BF16", std::arch::is_x86_feature_detected!("avx512bf16")),
+        ("AMX", crate::kernels::bf16_instructions() == "AMX"),
     ];
     #[cfg(target_arch = "aarch64")]
     return vec![("NEON", std::arch::is_aarch64_feature_detected!("neon"))];

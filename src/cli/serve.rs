@@ -2,23 +2,19 @@
 //! are answered while models are downloaded and loaded.
 
 use std::io::ErrorKind;
-use std::time::Duration;
 
 use tokio::net::TcpListener;
 
 use super::engine::{self, Starting};
 use super::{Failure, say};
 use crate::config::{Config, ConfigError};
+use crate::engine::EngineOptions;
 use crate::engine::pool::CpuPool;
-use crate::engine::{EngineError, EngineOptions, State};
 use crate::hub::Source;
 use crate::schedule::{Admission, Policy, admission};
 use crate::screenshot::Limits;
-use crate::server::{self, App, Phase, ServerOptions};
+use crate::server::{self, App, ServerOptions};
 use crate::telemetry;
-
-/// How often the engines are looked at: a dead one is noticed within this time.
-const WATCH: Duration = Duration::from_millis(250);
 
 pub(super) fn run(config: &Config) -> Result<(), Failure> {
     config.check()?;
@@ -79,17 +75,12 @@ async fn serve(config: &Config, models: Vec<(String, Source)>) -> Result<(), Fai
     let handles = engines.iter().map(|engine| engine.handle.clone()).collect();
     let app = App::new(handles, pool, admission, options(config, image));
 
-    let mut fault = None;
-    let shutdown = async {
-        tokio::select! {
-            () = server::terminated(app.clone()) => {}
-            failure = watch(&engines, config.stall_threshold, &app) => fault = Some(failure),
-        }
-    };
-    server::serve(listener, app.clone(), shutdown)
+    let fault = server::supervise(listener, app)
         .await
         .map_err(|error| Failure::other(error, "raise the limit of open files"))?;
-    fault.map_or(Ok(()), Err)
+    // An engine that did not even start knows more than that.
+    let started = |error| engines.iter().find_map(Starting::failure).unwrap_or_else(|| Failure::from(error));
+    fault.map(started).map_or(Ok(()), Err)
 }
 
 fn options(config: &Config, image: Limits) -> ServerOptions {
@@ -123,31 +114,4 @@ async fn bind(hostname: &str, port: u16) -> Result<TcpListener, Failure> {
             "give an address of this machine: 127.0.0.1, or 0.0.0.0 for all",
         ),
     })
-}
-
-/// Waits until an engine fails, and says why. The supervisor is to start the process anew: what a broken device holds
-/// cannot be freed from inside.
-async fn watch(engines: &[Starting], stall_threshold: Duration, app: &App) -> Failure {
-    let mut ticks = tokio::time::interval(WATCH);
-    let mut ready = vec![false; engines.len()];
-    loop {
-        ticks.tick().await;
-        for (engine, ready) in engines.iter().zip(&mut ready) {
-            match engine.handle.state() {
-                State::Stopped(cause) => {
-                    if !*ready {
-                        // Nobody has been answered yet, so there is nobody to wait for.
-                        app.drain().advance(Phase::Stopping);
-                    }
-                    return engine.failure().unwrap_or_else(|| EngineError::Stopped { cause }.into());
-                }
-                State::Ready(_) => *ready = true,
-                State::Loading => {}
-            }
-            let pulse = engine.handle.pulse();
-            if !pulse.is_alive(stall_threshold) {
-                return EngineError::Stalled { since: pulse.age }.into();
-            }
-        }
-    }
 }

@@ -77,6 +77,13 @@ impl FeatureCache {
         inner.bytes = 0;
     }
 
+    /// Forgets everything without freeing it: what lies on a broken device must not be touched.
+    pub fn leak(&self) {
+        let mut inner = self.lock();
+        std::mem::forget(std::mem::replace(&mut inner.entries, LruCache::unbounded()));
+        inner.bytes = 0;
+    }
+
     /// Bytes kept.
     #[must_use]
     pub fn bytes(&self) -> usize {

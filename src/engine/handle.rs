@@ -1,5 +1,6 @@
 //! The way to an engine from anywhere: cheap to clone, safe to call from any task, and it never touches a tensor.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use super::features::FeatureCache;
 use super::heartbeat::Heartbeat;
 use super::pool::CpuPool;
 use super::prepare::{Preparer, Work};
+use super::queue::Inbox;
 use super::screenshots::ScreenshotStore;
-use super::worker::{self, Done, Inbox};
+use super::worker::{self, Done};
 use super::{EngineError, LocateError, Pulse, Reply, Request};
 use crate::models::{LoadError, LoadedModel, Profile};
 use crate::schedule::{AdmissionError, Permit, Policy, Ticket};
@@ -62,8 +64,11 @@ pub enum State {
     Stopped(Arc<str>),
 }
 
-/// A handle on an engine. The engine ends when [`Handle::close`] is called or the last handle is dropped, after it has
-/// answered what it had accepted.
+/// Loads a model on the thread that will own it.
+pub type Load = Box<dyn FnOnce() -> Result<LoadedModel, LoadError> + Send>;
+
+/// A handle on an engine, or on several of one model behind one queue. They end when [`Handle::close`] is called or the last
+/// handle is dropped, after they have answered what was accepted.
 #[derive(Debug, Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
@@ -77,17 +82,38 @@ pub(super) struct Shared {
     pub options: EngineOptions,
     pub profile: OnceLock<Arc<Profile>>,
     stopped: RwLock<Option<Arc<str>>>,
-    pub heartbeat: Heartbeat,
+    /// One for each engine.
+    heartbeats: Vec<Heartbeat>,
+    /// Engines that have loaded, and engines whose threads have ended.
+    loaded: AtomicUsize,
+    ended: AtomicUsize,
     pub cache: Arc<FeatureCache>,
     store: Arc<ScreenshotStore>,
     changed: Notify,
 }
 
 impl Shared {
-    /// The engine can answer from now on.
+    /// How many engines there are behind the queue.
+    pub fn engines(&self) -> usize {
+        self.heartbeats.len()
+    }
+
+    /// The heartbeat of one of them.
+    pub fn heartbeat(&self, number: usize) -> &Heartbeat {
+        &self.heartbeats[number]
+    }
+
+    /// One more engine can answer; with the last one, the model can.
     pub fn ready(&self, profile: Arc<Profile>) {
-        let _already = self.profile.set(profile);
-        self.changed.notify_waiters();
+        if self.loaded.fetch_add(1, Ordering::AcqRel) + 1 == self.engines() {
+            let _already = self.profile.set(profile);
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// One engine has ended; whether it was the last.
+    pub fn ended(&self) -> bool {
+        self.ended.fetch_add(1, Ordering::AcqRel) + 1 == self.engines()
     }
 
     /// The engine answers nobody from now on. The first cause stays.
@@ -112,16 +138,34 @@ impl Handle {
         pool: CpuPool,
         load: impl FnOnce() -> Result<LoadedModel, LoadError> + Send + 'static,
     ) -> std::io::Result<Self> {
+        Self::spawn_each(options, pool, vec![Box::new(load)])
+    }
+
+    /// Starts several engines of one model behind one queue, one for each of `loads`, which are to load the same checkpoint on
+    /// different devices. A batch goes to whichever engine is free. The model is ready when all are; when one breaks, the model
+    /// takes no new requests, and the others answer those that were accepted.
+    ///
+    /// Visual features are cached in the memory of the host where there are several engines, since any of them may be asked
+    /// about a screenshot again, and on the device where there is one.
+    ///
+    /// # Errors
+    /// The system gives no thread, or there are no `loads`.
+    pub fn spawn_each(options: EngineOptions, pool: CpuPool, loads: Vec<Load>) -> std::io::Result<Self> {
+        if loads.is_empty() {
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "an engine needs a device"));
+        }
         let shared = Arc::new(Shared {
+            heartbeats: loads.iter().map(|_| Heartbeat::default()).collect(),
+            loaded: AtomicUsize::new(0),
+            ended: AtomicUsize::new(0),
             cache: Arc::new(FeatureCache::new(options.feature_cache_bytes)),
             store: Arc::new(ScreenshotStore::new(options.screenshot_store_bytes)),
             options,
             profile: OnceLock::new(),
             stopped: RwLock::new(None),
-            heartbeat: Heartbeat::default(),
             changed: Notify::new(),
         });
-        let inbox = worker::spawn(Arc::clone(&shared), load)?;
+        let inbox = worker::spawn(&shared, loads)?;
         Ok(Self { shared, inbox: Arc::new(inbox), pool })
     }
 
@@ -158,10 +202,11 @@ impl Handle {
         }
     }
 
-    /// The engine thread's sign of life. Never waits.
+    /// The engine thread's sign of life; of several, that of the one whose step takes longest. Never waits.
     #[must_use]
     pub fn pulse(&self) -> Pulse {
-        self.shared.heartbeat.pulse()
+        let pulses = self.shared.heartbeats.iter().map(Heartbeat::pulse);
+        pulses.max_by_key(|pulse| (pulse.busy, pulse.age)).unwrap_or_default()
     }
 
     /// Bytes of visual features kept at present.

@@ -13,7 +13,7 @@ pub struct Heartbeat {
 }
 
 /// What a probe sees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pulse {
     /// A step is running. Busy is not dead.
     pub busy: bool,

@@ -1,24 +1,28 @@
-//! The engine's two threads: one forms the next batch while the other, which owns the model, runs the present one.
+//! The engines' threads: each owns one model on one device, runs the batches it gets, and says when it cannot go on.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::EngineError;
-use super::features::CachedFeatures;
+use super::ahead::{Ahead, Upload};
+use super::fault::Severity;
+use super::features::{CachedFeatures, FeatureKey};
 use super::generate::{self, Answer, Grammar, Plan};
-use super::handle::Shared;
+use super::handle::{Load, Shared};
+use super::heartbeat::Heartbeat;
 use super::prepare::{ImageInput, Work};
-use crate::models::{LoadError, LoadedModel, PromptRow, SharedFeatures};
-use crate::schedule::batcher::{Decision, Dropped};
-use crate::schedule::{Batch, Ticket, next_batch};
+use super::queue::{self, Batches, Inbox, Queue};
+use super::warm_up::warm_up;
+use crate::geometry::Size;
+use crate::models::{LoadedModel, PromptRow, SharedFeatures};
+use crate::schedule::Ticket;
 use crate::telemetry::{Counter, Gauge, Histogram};
 
 /// What a ticket gets back.
 pub(super) type Outcome = Result<Done, Refusal>;
-type Waiting = VecDeque<Ticket<Work, Outcome>>;
+type Tickets = Vec<Ticket<Work, Outcome>>;
 
 /// The engine's part of a reply.
 #[derive(Debug)]
@@ -36,163 +40,84 @@ pub(super) enum Refusal {
     Engine(EngineError),
 }
 
-/// The queue in front of an engine.
-#[derive(Debug)]
-pub(super) struct Inbox {
-    queue: Arc<Queue>,
+/// Why an engine's thread ends.
+enum End {
+    /// There is nothing left to do.
+    Closed,
+    /// It cannot go on.
+    Fault(String),
 }
 
-#[derive(Debug, Default)]
-struct Queue {
-    state: Mutex<QueueState>,
-    arrived: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct QueueState {
-    waiting: Waiting,
-    closed: bool,
-}
-
-/// The engine takes no tickets any more.
-#[derive(Debug)]
-pub(super) struct Closed;
-
-impl Inbox {
-    /// Queues a ticket; how many wait now.
-    pub fn push(&self, ticket: Ticket<Work, Outcome>) -> Result<usize, Closed> {
-        let mut state = self.queue.lock();
-        if state.closed {
-            return Err(Closed);
-        }
-        state.waiting.push_back(ticket);
-        let depth = state.waiting.len();
-        drop(state);
-        self.queue.arrived.notify_one();
-        Ok(depth)
-    }
-
-    /// Lets the engine end once the queue is empty.
-    pub fn close(&self) {
-        self.queue.lock().closed = true;
-        self.queue.arrived.notify_one();
-    }
-}
-
-impl Drop for Inbox {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
-        // Held for queue operations only, which leave the queue whole even if one panics.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// No more tickets, and those waiting are dropped, which tells their callers.
-    fn abandon(&self) {
-        let mut state = self.lock();
-        state.closed = true;
-        state.waiting.clear();
-        self.arrived.notify_all();
-    }
-}
-
-/// Starts the threads of an engine.
-pub(super) fn spawn(
-    shared: Arc<Shared>,
-    load: impl FnOnce() -> Result<LoadedModel, LoadError> + Send + 'static,
-) -> std::io::Result<Inbox> {
+/// Starts a queue and one engine behind it for each of `loads`.
+pub(super) fn spawn(shared: &Arc<Shared>, loads: Vec<Load>) -> std::io::Result<Inbox> {
     let queue = Arc::new(Queue::default());
-    // Depth 0: the next batch is formed while one runs, and waits in its maker's hands.
-    let (next, batches) = sync_channel(0);
-    let name = shared.options.name.clone();
-    std::thread::Builder::new().name(format!("batch-{name}")).spawn({
-        let (shared, queue) = (Arc::clone(&shared), Arc::clone(&queue));
-        move || form_batches(&shared, &queue, &next)
-    })?;
-    std::thread::Builder::new().name(format!("engine-{name}")).spawn({
-        let queue = Arc::clone(&queue);
-        move || {
-            let ended = catch_unwind(AssertUnwindSafe(|| match load() {
-                Ok(model) => {
-                    tracing::info!(model = shared.options.name, "ready");
-                    let engine = Engine::new(&shared, model);
-                    engine.shared.ready(Arc::clone(&engine.model.profile));
-                    engine.run(&batches);
-                    None
-                }
-                Err(error) => Some(error.to_string()),
-            }));
-            let cause = match ended {
-                Ok(cause) => cause.unwrap_or_else(|| "it was closed".to_owned()),
-                Err(panic) => format!("the engine thread panicked: {}", panic_message(&*panic)),
+    let inbox = Inbox::new(Arc::clone(&queue));
+    let batches = queue::spawn(shared, &queue, loads.len())?;
+    for (number, load) in loads.into_iter().enumerate() {
+        let (shared, queue, batches) = (Arc::clone(shared), Arc::clone(&queue), Arc::clone(&batches));
+        let name = format!("engine-{}-{number}", shared.options.name);
+        std::thread::Builder::new().name(name).spawn(move || {
+            let ended = catch_unwind(AssertUnwindSafe(|| live(&shared, number, load, &queue, &batches)));
+            let end = match ended {
+                Ok(end) => end,
+                Err(panic) => End::Fault(format!("the engine thread panicked: {}", panic_message(&*panic))),
             };
-            shared.stop(&cause);
-            queue.abandon();
-        }
-    })?;
-    Ok(Inbox { queue })
-}
-
-fn form_batches(shared: &Shared, queue: &Queue, next: &SyncSender<Batch<Work, Outcome>>) {
-    let policy = shared.options.policy;
-    let labels: &[_] = &[("model", shared.options.name.as_str())];
-    let mut state = queue.lock();
-    loop {
-        let (decision, dropped) = next_batch(&mut state.waiting, Instant::now(), &policy);
-        match decision {
-            Decision::Run(batch) => {
-                let depth = state.waiting.len();
-                drop(state);
-                refuse_dropped(dropped, labels);
-                Counter::QueuePopped.add(batch.tickets.len() as u64, labels);
-                #[expect(clippy::cast_precision_loss, reason = "a queue depth is far below 2^52")]
-                Gauge::QueueDepth.set(depth as f64, labels);
-                if next.send(batch).is_err() {
-                    return; // The engine is over; dropping the batch tells its callers.
-                }
-                state = queue.lock();
+            batches.leave();
+            if let End::Fault(cause) = &end {
+                shared.stop(cause);
+                // The other engines answer what is queued; nothing new comes.
+                queue.close();
             }
-            Decision::WaitUntil(moment) => {
-                refuse_dropped(dropped, labels);
-                let patience = moment.saturating_duration_since(Instant::now());
-                let patience = if state.closed { Duration::ZERO } else { patience };
-                state = queue.arrived.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
+            if shared.ended() {
+                shared.stop("it was closed");
+                queue.abandon();
             }
-            Decision::Idle => {
-                refuse_dropped(dropped, labels);
-                if state.closed {
-                    return;
-                }
-                state = queue.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-        }
+        })?;
     }
+    Ok(inbox)
 }
 
-fn refuse_dropped(dropped: Dropped<Work, Outcome>, labels: &[(&'static str, &str)]) {
-    let count = |amount: usize, reason| {
-        if amount > 0 {
-            Counter::QueuePopped.add(amount as u64, labels);
-            let labels: Vec<_> = labels.iter().copied().chain([("at", "queue"), ("reason", reason)]).collect();
-            Counter::Dropped.add(amount as u64, &labels);
-        }
+/// One engine, from loading to its end.
+fn live(shared: &Shared, number: usize, load: Load, queue: &Queue, batches: &Batches) -> End {
+    let model = match on_threads(shared, load) {
+        Ok(model) => model,
+        Err(error) => return End::Fault(error.to_string()),
     };
-    count(dropped.cancelled, "cancelled");
-    count(dropped.expired.len(), "expired");
-    for ticket in dropped.expired {
-        let _gone = ticket.reply.send(Err(Refusal::Expired));
+    let name = shared.options.name.as_str();
+    if let Err(error) = on_threads(shared, || warm_up(&model, shared.options.policy.max_commands)) {
+        return End::Fault(format!("warming up failed: {error}"));
+    }
+    tracing::info!(model = name, engine = number, "ready");
+    shared.ready(Arc::clone(&model.profile));
+    let engine = Engine::new(shared, number, model);
+    match engine.run(batches) {
+        Ok(()) => End::Closed,
+        Err(cause) => {
+            queue.give_back(engine.take_ahead().map(Ahead::into_tickets).unwrap_or_default());
+            // Dropping what lies on a broken device would ask the device to free it.
+            std::mem::forget(engine);
+            shared.cache.leak();
+            End::Fault(cause)
+        }
     }
 }
 
-/// The thread that owns the model.
+/// Runs `work` on the threads that models compute on, when it is their turn, or on this one where the device is another.
+fn on_threads<T: Send>(shared: &Shared, work: impl FnOnce() -> T + Send) -> T {
+    match &shared.options.compute {
+        Some(pool) => pool.run(work),
+        None => work(),
+    }
+}
+
+/// What a thread has that owns a model.
 struct Engine<'a> {
     shared: &'a Shared,
+    heartbeat: &'a Heartbeat,
     model: LoadedModel,
     grammar: Option<Grammar>,
+    /// The batch after the present one, when its screenshots are already on their way to the device.
+    ahead: Mutex<Option<Ahead>>,
 }
 
 /// One ticket's answers, and the time its batch took for images and for text.
@@ -206,33 +131,50 @@ struct Step {
 }
 
 impl<'a> Engine<'a> {
-    fn new(shared: &'a Shared, model: LoadedModel) -> Self {
+    fn new(shared: &'a Shared, number: usize, model: LoadedModel) -> Self {
         let grammar = model.profile.grammar();
-        Self { shared, model, grammar }
+        Self { shared, heartbeat: shared.heartbeat(number), model, grammar, ahead: Mutex::default() }
     }
 
-    fn run(&self, batches: &Receiver<Batch<Work, Outcome>>) {
-        while let Ok(batch) = batches.recv() {
-            let live = self.without_cancelled(batch.tickets);
-            let works: Vec<&Work> = live.iter().map(|ticket| &ticket.work).collect();
-            let (outcomes, started) = match &self.shared.options.compute {
-                Some(pool) if !works.is_empty() => pool.run(|| self.timed(&works)),
-                _ => self.timed(&works),
+    fn take_ahead(&self) -> Option<Ahead> {
+        // A batch is put here or taken, whole.
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Runs batches until there are none any more, or until the device is broken: then the cause.
+    fn run(&self, batches: &Batches) -> Result<(), String> {
+        loop {
+            let ahead = self.take_ahead();
+            let Some((tickets, uploaded)) = ahead.map(Ahead::apart).or_else(|| Some((batches.next()?.tickets, None)))
+            else {
+                return Ok(());
             };
-            self.finish(live, outcomes, started);
+            let live = self.without_cancelled(tickets);
+            let works: Vec<&Work> = live.iter().map(|ticket| &ticket.work).collect();
+            let timed = || {
+                let started = Instant::now();
+                self.heartbeat.begin();
+                let outcomes = self.attempt(&works, uploaded, batches);
+                self.heartbeat.end();
+                (outcomes, started)
+            };
+            let (outcomes, started) = if works.is_empty() { timed() } else { on_threads(self.shared, timed) };
+            let broken = outcomes.iter().find_map(|outcome| match outcome {
+                Err(EngineError::Stopped { cause }) => Some(cause.to_string()),
+                _ => None,
+            });
+            if let Some(cause) = &broken {
+                // Before the replies: whoever has one finds the server not ready.
+                self.shared.stop(cause);
+            }
+            self.finish(live, outcomes, started, broken.is_some());
+            if let Some(cause) = broken {
+                return Err(cause);
+            }
         }
     }
 
-    /// Runs a batch between two beats of the heart; and when it began.
-    fn timed(&self, works: &[&Work]) -> (Vec<Result<Answered, EngineError>>, Instant) {
-        let started = Instant::now();
-        self.shared.heartbeat.begin();
-        let outcomes = self.attempt(works);
-        self.shared.heartbeat.end();
-        (outcomes, started)
-    }
-
-    fn without_cancelled(&self, tickets: Vec<Ticket<Work, Outcome>>) -> Vec<Ticket<Work, Outcome>> {
+    fn without_cancelled(&self, tickets: Tickets) -> Tickets {
         let all = tickets.len();
         let live: Vec<_> = tickets.into_iter().filter(|ticket| !ticket.is_cancelled()).collect();
         if live.len() < all {
@@ -243,33 +185,50 @@ impl<'a> Engine<'a> {
     }
 
     /// Runs a batch; when it fails, each of its requests alone, so that one poisonous request fails by itself.
-    fn attempt(&self, works: &[&Work]) -> Vec<Result<Answered, EngineError>> {
+    fn attempt(
+        &self,
+        works: &[&Work],
+        uploaded: Option<Upload>,
+        batches: &Batches,
+    ) -> Vec<Result<Answered, EngineError>> {
         if works.is_empty() {
             return Vec::new();
         }
-        match self.step_caught(works) {
+        match self.step_caught(works, uploaded, batches) {
             Ok(step) => step.answers.into_iter().map(|answers| Ok((answers, step.vision, step.text))).collect(),
+            // Nothing runs on a broken device: asking for one after the other would only break the news more slowly.
+            Err(error @ EngineError::Stopped { .. }) => vec![Err(error); works.len()],
             Err(error) if works.len() == 1 => vec![Err(error)],
             Err(error) => {
                 tracing::error!(%error, requests = works.len(), "a batch failed; running its requests one by one");
-                works.iter().flat_map(|work| self.attempt(&[*work])).collect()
+                works.iter().flat_map(|work| self.attempt(&[*work], None, batches)).collect()
             }
         }
     }
 
-    fn step_caught(&self, works: &[&Work]) -> Result<Step, EngineError> {
+    fn step_caught(&self, works: &[&Work], uploaded: Option<Upload>, batches: &Batches) -> Result<Step, EngineError> {
         // The weights are read only, and a session dies with its step: nothing is left half-changed by a panic.
-        match catch_unwind(AssertUnwindSafe(|| self.step(works))) {
-            Ok(Ok(step)) => Ok(step),
-            Ok(Err(error)) => Err(EngineError::Device { message: error.to_string() }),
-            Err(panic) => Err(EngineError::Device { message: panic_message(&*panic).to_owned() }),
-        }
+        let message = match catch_unwind(AssertUnwindSafe(|| self.step(works, uploaded, batches))) {
+            Ok(Ok(step)) => return Ok(step),
+            Ok(Err(error)) => error.to_string(),
+            Err(panic) => panic_message(&*panic).to_owned(),
+        };
+        Err(match Severity::of(&message) {
+            Severity::Passing => EngineError::Device { message },
+            Severity::Final => {
+                let cause = format!("the device is broken for this process, which must be started anew: {message}");
+                tracing::error!(model = self.shared.options.name, cause);
+                EngineError::Stopped { cause: cause.into() }
+            }
+        })
     }
 
     /// Encodes each new screenshot once, then answers all commands.
-    fn step(&self, works: &[&Work]) -> crate::models::Result<Step> {
+    fn step(&self, works: &[&Work], uploaded: Option<Upload>, batches: &Batches) -> crate::models::Result<Step> {
         let started = Instant::now();
-        let features = self.encode(works)?;
+        let features = self.encode(works, uploaded)?;
+        self.look_ahead(batches);
+        self.model.locator.synchronize()?;
         let vision = started.elapsed();
         let mut answers: Vec<Vec<Answer>> = works.iter().map(|work| Vec::with_capacity(work.prompts.len())).collect();
         for (plan, members) in by_plan(works) {
@@ -295,9 +254,13 @@ impl<'a> Engine<'a> {
     }
 
     /// The features of each request's screenshot, by the request's place in the batch.
-    fn encode(&self, works: &[&Work]) -> crate::models::Result<HashMap<usize, SharedFeatures>> {
+    fn encode(
+        &self,
+        works: &[&Work],
+        uploaded: Option<Upload>,
+    ) -> crate::models::Result<HashMap<usize, SharedFeatures>> {
         let mut features = HashMap::with_capacity(works.len());
-        let mut new: Vec<(_, _, &[f32], Vec<usize>)> = Vec::new();
+        let mut new: Vec<(FeatureKey, Size, &[f32], Vec<usize>)> = Vec::new();
         for (index, work) in works.iter().enumerate() {
             match &work.image {
                 ImageInput::Cached(cached) => {
@@ -317,22 +280,34 @@ impl<'a> Engine<'a> {
         }
         if !new.is_empty() {
             let pixels: Vec<&[f32]> = new.iter().map(|&(_, _, pixels, _)| pixels).collect();
-            let encoded = self.model.locator.encode_images(&pixels)?;
+            let uploaded = uploaded.filter(|upload| upload.is_of(new.iter().map(|(key, ..)| key)));
+            let encoded = match (uploaded, self.model.locator.uploader()) {
+                (Some(upload), Some(uploader)) => uploader.encode(upload.images)?,
+                _ => self.model.locator.encode_images(&pixels)?,
+            };
             for ((key, size, _, members), encoded) in new.into_iter().zip(encoded) {
                 let encoded = Arc::new(encoded);
-                self.shared.cache.put(key, CachedFeatures { features: Arc::clone(&encoded), size });
+                let kept = if self.shared.engines() > 1 { Arc::new(encoded.on_host()?) } else { Arc::clone(&encoded) };
+                self.shared.cache.put(key, CachedFeatures { features: kept, size });
                 features.extend(members.into_iter().map(|index| (index, Arc::clone(&encoded))));
             }
         }
         Ok(features)
     }
 
-    fn finish(
-        &self,
-        tickets: Vec<Ticket<Work, Outcome>>,
-        outcomes: Vec<Result<Answered, EngineError>>,
-        started: Instant,
-    ) {
+    /// Takes the next batch, if there is one, and sends its screenshots on their way, while the device is busy.
+    fn look_ahead(&self, batches: &Batches) {
+        let Some(uploader) = self.model.locator.uploader() else { return };
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        if ahead.is_none()
+            && let Some(batch) = batches.next_if_waiting()
+        {
+            *ahead = Some(Ahead::new(batch.tickets, &self.shared.cache, uploader));
+        }
+    }
+
+    /// Replies. What a batch on a broken device refers to is left alone.
+    fn finish(&self, tickets: Tickets, outcomes: Vec<Result<Answered, EngineError>>, started: Instant, broken: bool) {
         let labels: &[_] = &[("model", self.shared.options.name.as_str())];
         let commands: usize = tickets.iter().map(|ticket| ticket.work.prompts.len()).sum();
         let queues: Vec<Duration> =
@@ -351,7 +326,10 @@ impl<'a> Engine<'a> {
                 Err(error) => Err(Refusal::Engine(error)),
             };
             // The permit is given back before the caller is told, so that a caller who asks again finds its place free.
-            let Ticket { reply, permit, .. } = ticket;
+            let Ticket { reply, permit, work, .. } = ticket;
+            if broken {
+                std::mem::forget(work);
+            }
             drop(permit);
             let _gone = reply.send(outcome);
         }

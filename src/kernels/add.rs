@@ -14,6 +14,10 @@ pub fn add_to_each(x: &Tensor, addend: &Tensor) -> Result<Tensor> {
     if x.dims().get(1..) != item || (addend.rank() == x.rank() && addend.dim(0)? != 1) {
         candle_core::bail!("{:?} cannot be added to each item of {:?}", addend.dims(), x.dims());
     }
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        return super::cuda::add_to_each(x, addend);
+    }
     if !super::is_fast(x) || !super::is_fast(addend) {
         return x.broadcast_add(addend);
     }

@@ -28,6 +28,10 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, shape: AttentionShape<'_>) 
     {
         candle_core::bail!("attention over {:?} keys with the lengths {real:?}", k.dims());
     }
+    #[cfg(feature = "cuda")]
+    if q.device().is_cuda() {
+        return super::cuda::attention(q, k, v, shape);
+    }
     if super::is_fast(q) { fast(q, k, v, shape) } else { reference(q, k, v, shape) }
 }
 

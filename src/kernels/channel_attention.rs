@@ -17,6 +17,10 @@ pub fn channel_attention(qkv: &Tensor, groups: usize) -> Result<Tensor> {
     if groups == 0 || channels % (3 * groups) != 0 {
         candle_core::bail!("{groups} groups do not fit {:?}", qkv.dims());
     }
+    #[cfg(feature = "cuda")]
+    if qkv.device().is_cuda() {
+        return super::cuda::channel_attention(qkv, groups);
+    }
     if super::is_fast(qkv) { fast(qkv, groups) } else { reference(qkv, groups) }
 }
 

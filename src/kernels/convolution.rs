@@ -45,6 +45,10 @@ pub enum Order {
 /// # Errors
 /// Shapes that do not fit, or a device failure.
 pub fn convolution(x: &Tensor, order: Order, window: Window, layer: Layer<'_>) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        return super::cuda::convolution(x, order, window, layer);
+    }
     match &layer.weight.0 {
         Form::F32(weight) => fast(x, order, window, weight, layer.bias),
         Form::Bf16(weight) => fast(x, order, window, weight, layer.bias),

@@ -15,6 +15,10 @@ use super::numbers;
 /// # Errors
 /// Shapes that do not fit, or a device failure.
 pub fn depthwise_residual(x: Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        return super::cuda::depthwise_residual(&x, weight, bias);
+    }
     if !super::is_fast(&x) {
         return reference(&x.to_dtype(DType::F32)?, weight, bias)?.to_dtype(x.dtype());
     }

@@ -11,6 +11,10 @@ use super::arithmetic::{erf, fma};
 /// # Errors
 /// A device failure.
 pub fn gelu(x: &Tensor) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        return super::cuda::gelu(x);
+    }
     if !super::is_fast(x) {
         return x.gelu_erf();
     }

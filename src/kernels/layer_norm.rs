@@ -27,6 +27,10 @@ pub struct Norm<'a> {
 /// # Errors
 /// Shapes that do not fit, or a device failure.
 pub fn layer_norm(x: &Tensor, norm: Norm<'_>) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        return super::cuda::layer_norm(x, norm);
+    }
     if !super::is_fast(x) {
         return reference(&x.to_dtype(DType::F32)?, norm)?.to_dtype(x.dtype());
     }

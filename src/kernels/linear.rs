@@ -36,6 +36,10 @@ pub enum After<'a> {
 /// # Errors
 /// Shapes that do not fit, or a device failure.
 pub fn linear(x: &Tensor, layer: Layer<'_>, after: After<'_>) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        return super::cuda::linear(x, layer, after);
+    }
     match &layer.weight.0 {
         Form::F32(weight) => fast(x, None, weight, layer.bias, after),
         Form::Bf16(weight) => fast(x, None, weight, layer.bias, after),
@@ -48,6 +52,10 @@ pub fn linear(x: &Tensor, layer: Layer<'_>, after: After<'_>) -> Result<Tensor> 
 /// # Errors
 /// Shapes that do not fit, or a device failure.
 pub fn norm_linear(x: &Tensor, norm: Norm<'_>, layer: Layer<'_>) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        return super::cuda::norm_linear(x, norm, layer);
+    }
     match &layer.weight.0 {
         Form::F32(weight) => fast(x, Some(norm), weight, layer.bias, After::Nothing),
         Form::Bf16(weight) => fast(x, Some(norm), weight, layer.bias, After::Nothing),

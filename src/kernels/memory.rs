@@ -15,17 +15,48 @@ const LINE: usize = 64;
 pub(super) struct Aligned<T> {
     numbers: Vec<T>,
     start: usize,
+    length: usize,
 }
 
-impl<T: Copy + Default> Aligned<T> {
+/// A number whose bits are all zero when it is.
+///
+/// # Safety
+/// All bits zero must be a value of the type, and the one that it has by default.
+#[expect(unsafe_code, reason = "a promise about bits")]
+pub(super) unsafe trait Zero: Copy + Default {}
+
+#[expect(unsafe_code, reason = "a promise about bits")]
+// SAFETY: 0.0 is all zero bits.
+unsafe impl Zero for f32 {}
+#[expect(unsafe_code, reason = "a promise about bits")]
+// SAFETY: so is 0.
+unsafe impl Zero for u16 {}
+
+impl<T: Zero> Aligned<T> {
     /// `length` zeros.
     pub fn zeros(length: usize) -> Self {
         let room = LINE / size_of::<T>();
-        let mut numbers = Vec::<T>::with_capacity(length + room);
+        let numbers = zeros(length + room);
         advise(&numbers);
         let start = numbers.as_ptr().align_offset(LINE).min(room);
-        numbers.resize(start + length, T::default());
-        Self { numbers, start }
+        Self { numbers, start, length }
+    }
+}
+
+/// Zeros that the system makes when they are first looked at: by all threads that fill them, and not by this one alone.
+fn zeros<T: Zero>(length: usize) -> Vec<T> {
+    let Ok(layout) = std::alloc::Layout::array::<T>(length) else { return vec![T::default(); length] };
+    if layout.size() == 0 {
+        return Vec::new();
+    }
+    #[expect(unsafe_code, reason = "zeroed memory of any type")]
+    // SAFETY: the memory is the global allocator's, of the layout that a vector of this capacity has, and zeros are numbers.
+    unsafe {
+        let numbers = std::alloc::alloc_zeroed(layout).cast::<T>();
+        if numbers.is_null() {
+            std::alloc::handle_alloc_error(layout);
+        }
+        Vec::from_raw_parts(numbers, length, length)
     }
 }
 
@@ -33,13 +64,13 @@ impl<T> Deref for Aligned<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        &self.numbers[self.start..]
+        &self.numbers[self.start..][..self.length]
     }
 }
 
 impl<T> DerefMut for Aligned<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        &mut self.numbers[self.start..]
+        &mut self.numbers[self.start..][..self.length]
     }
 }
 

@@ -16,6 +16,10 @@ use super::weight::Form;
 /// # Errors
 /// Shapes that do not fit, or a device failure.
 pub fn mlp(x: Tensor, norm: Norm<'_>, first: Layer<'_>, second: Layer<'_>) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if x.device().is_cuda() {
+        return super::cuda::mlp(&x, norm, first, second);
+    }
     let biases = (first.bias, second.bias);
     match (&first.weight.0, &second.weight.0) {
         (Form::F32(up), Form::F32(down)) => fast(x, norm, (up, down), biases),

@@ -5,13 +5,21 @@
 pub mod add;
 mod arithmetic;
 pub mod attention;
+#[cfg(any(test, feature = "cuda"))]
+mod catalogue;
 pub mod channel_attention;
 pub mod channel_block;
 pub mod convolution;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod depthwise;
 pub mod gelu;
+pub mod image_tokens;
+#[cfg(any(test, feature = "cuda"))]
+mod images;
 pub mod layer_norm;
 pub mod linear;
+pub mod linear_norm;
 pub mod logits;
 mod memory;
 pub mod mlp;
@@ -36,8 +44,10 @@ pub use channel_block::{ChannelBlock, channel_block};
 pub use convolution::{Order, Window, convolution};
 pub use depthwise::depthwise_residual;
 pub use gelu::gelu;
+pub use image_tokens::image_tokens;
 pub use layer_norm::{Norm, layer_norm};
 pub use linear::{After, Layer, linear, norm_linear};
+pub use linear_norm::linear_norm;
 pub use mlp::mlp;
 pub use packed::bf16::instructions as bf16_instructions;
 pub use weight::{Stored, Weight};

@@ -2,11 +2,12 @@
 
 use super::arithmetic::fma;
 use super::gelu::gelu_of;
+use super::memory::Zero;
 use super::packed::{self, Panels, Rows, Target};
 use super::scratch;
 
 /// A number that a matrix product reads. Sums are kept in f32 always.
-pub(super) trait Number: Copy + Default + Send + Sync + 'static {
+pub(super) trait Number: Zero + Send + Sync + 'static {
     /// Inputs that lie side by side for each output of a panel: as many as one instruction adds up.
     const GROUP: usize;
     /// Rows and panels are filled up with zeros to a multiple of so many inputs.
@@ -109,6 +110,10 @@ pub(super) const ERF_COEFFICIENTS: [f32; 9] = [
 ];
 /// See [`ERF_COEFFICIENTS`].
 pub(super) const ERF_FAR: f32 = 3.0;
+
+#[expect(unsafe_code, reason = "a promise about bits")]
+// SAFETY: it is 16 bits, and 0 is all zero bits.
+unsafe impl Zero for Bf16 {}
 
 impl Number for Bf16 {
     const GROUP: usize = 2;

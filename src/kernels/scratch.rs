@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::thread::LocalKey;
 
-use super::memory::Aligned;
+use super::memory::{Aligned, Zero};
 use super::number::Bf16;
 
 /// Memory that nobody uses at the moment.
@@ -15,7 +15,7 @@ thread_local! {
 }
 
 /// Runs `work` on `length` numbers, which are whatever was left there and begin with a line of the cache.
-pub(super) fn with<T: Copy + Default, R>(
+pub(super) fn with<T: Zero, R>(
     spare: &'static LocalKey<Spare<T>>,
     length: usize,
     work: impl FnOnce(&mut [T]) -> R,

@@ -40,7 +40,7 @@ impl Weight {
     pub fn new(weight: Tensor) -> Result<Self> {
         let (out, inner) = weight.dims2()?;
         if !weight.device().is_cpu() || out * inner == 0 {
-            return Ok(Self(Form::Plain(weight)));
+            return Ok(Self(Form::Plain(if weight.is_contiguous() { weight } else { weight.contiguous()? })));
         }
         let weight = weight.contiguous()?;
         match weight.dtype() {

@@ -21,10 +21,14 @@ pub fn window_attention(qkv: &Tensor, padding: &Tensor, window: usize, heads: us
     if window == 0 || heads == 0 || channels % (3 * heads) != 0 || padding.dims() != [channels] {
         candle_core::bail!("windows of {window} with {heads} heads do not fit {:?}", qkv.dims());
     }
+    #[cfg(feature = "cuda")]
+    if qkv.device().is_cuda() {
+        return super::cuda::window_attention(qkv, padding, window, heads);
+    }
     if super::is_fast(qkv) { fast(qkv, padding, window, heads) } else { reference(qkv, padding, window, heads) }
 }
 
-fn reference(qkv: &Tensor, padding: &Tensor, window: usize, heads: usize) -> Result<Tensor> {
+pub(super) fn reference(qkv: &Tensor, padding: &Tensor, window: usize, heads: usize) -> Result<Tensor> {
     let (batch, real_height, real_width, channels) = qkv.dims4()?;
     let (height, width) = (real_height.next_multiple_of(window), real_width.next_multiple_of(window));
     let mut filled = qkv.clone();

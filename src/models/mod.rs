@@ -1,7 +1,9 @@
 //! Locators: what every model must be able to do, loading a checkpoint strictly, and one folder per architecture.
 //! It knows tensors, and neither HTTP nor queues.
 
+pub mod buckets;
 pub mod checkpoint;
+pub mod device;
 pub mod florence2;
 pub mod manifest;
 pub mod registry;
@@ -27,6 +29,14 @@ pub struct VisualFeatures {
 }
 
 impl VisualFeatures {
+    /// The same in the memory of the host, from where every device can take them.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn on_host(&self) -> Result<Self> {
+        Ok(Self { tensor: self.tensor.to_device(&candle_core::Device::Cpu)? })
+    }
+
     /// Bytes these features occupy.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -86,12 +96,67 @@ pub trait Locator: Send + Sync {
     /// A device failure.
     fn begin<'a>(&'a self, rows: &[PromptRow<'_>]) -> Result<Box<dyn Session + 'a>>;
 
+    /// The batches to run once before the model says that it is ready, so that no request pays for what a device does once for
+    /// each size. `largest` is the most commands of a batch. None where that saves nothing.
+    fn shapes(&self, _largest: usize) -> Vec<BatchShape> {
+        Vec::new()
+    }
+
+    /// Whether what runs now is run to warm up.
+    fn warming_up(&self, _on: bool) {}
+
+    /// Waits until the device has done what it was asked to. A CPU has when it returns.
+    ///
+    /// # Errors
+    /// A device failure, perhaps of something asked for earlier.
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The way to bring the next batch's screenshots to the device while it runs the present one, where that is another memory.
+    fn uploader(&self) -> Option<&dyn Uploader> {
+        None
+    }
+
     /// Every intermediate result for one screenshot and prompt, under the names of the project's fixture maker, for whoever
     /// ports or checks a checkpoint. `answer` are the decoder ids to feed when looking at the logits.
     ///
     /// # Errors
     /// A device failure.
     fn trace(&self, pixels: &[f32], ids: &[u32], answer: &[u32]) -> Result<Vec<(String, Tensor)>>;
+}
+
+/// A batch as a device sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchShape {
+    /// Commands, each on a screenshot of its own.
+    pub rows: usize,
+    /// Ids of each prompt.
+    pub prompt: usize,
+}
+
+/// Brings screenshots to a device ahead of the batch that needs them.
+pub trait Uploader {
+    /// Sends screenshots, as [`Locator::encode_images`] takes them, on their way, and does not wait until they are there.
+    ///
+    /// # Errors
+    /// A device failure, or more screenshots than there is room for.
+    fn upload(&self, pixels: &[&[f32]]) -> Result<Uploaded>;
+
+    /// As [`Locator::encode_images`], of screenshots that were uploaded last or before the last.
+    ///
+    /// # Errors
+    /// A device failure.
+    fn encode(&self, images: Uploaded) -> Result<Vec<VisualFeatures>>;
+}
+
+/// Screenshots on their way to a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Uploaded {
+    /// Which of the uploader's places they are in.
+    pub place: usize,
+    /// How many.
+    pub images: usize,
 }
 
 /// The decoder in the middle of answering the rows of a batch. On a CPU it has its memory when it begins, more only when its

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Locator;
 use super::checkpoint::{Checkpoint, FileError};
+use super::device::DeviceError;
 use super::florence2;
 use super::manifest::{Manifest, Strategy};
 use super::weights::WeightsError;
@@ -61,7 +62,8 @@ pub struct ModelCard {
     pub parameters: u64,
 }
 
-/// Number format of the computation. Layer normalisation, softmax, channel-attention logits and the final logits are in f32 always.
+/// Number format of the computation. Layer normalisation, softmax, channel-attention logits and the final logits are in f32
+/// always; on a CPU, bfloat16 is only what products read, and everything between them is f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -140,12 +142,9 @@ pub enum LoadError {
     /// The weights do not fit the configuration.
     #[error(transparent)]
     Weights(#[from] WeightsError),
-    /// The device refused.
-    #[error("the device failed while loading: {message}")]
-    Device {
-        /// What it said.
-        message: String,
-    },
+    /// The device cannot be used.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
 }
 
 /// How to load a model.
@@ -159,11 +158,13 @@ pub struct LoadOptions {
     pub name: Option<String>,
     /// Use this manifest instead of the checkpoint's own.
     pub manifest: Option<Manifest>,
+    /// Record CUDA graphs of every size of batch and replay them. Means nothing on a CPU.
+    pub graphs: bool,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { device: Device::Cpu, precision: Precision::F32, name: None, manifest: None }
+        Self { device: Device::Cpu, precision: Precision::F32, name: None, manifest: None, graphs: true }
     }
 }
 

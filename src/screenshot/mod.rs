@@ -4,11 +4,13 @@ pub mod decode;
 pub mod normalize;
 pub mod resize;
 pub mod sniff;
+pub mod taps;
 
 pub use decode::{Screenshot, decode};
 pub use normalize::Normalizer;
 pub use resize::resize;
 pub use sniff::{Format, Header, Limits, sniff, sniff_prefix};
+pub use taps::Taps;
 
 /// Why an image cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -30,6 +30,12 @@ impl Normalizer {
         Self { table }
     }
 
+    /// What each level becomes: (3, 256), red first.
+    #[must_use]
+    pub fn table(&self) -> &[f32] {
+        self.table.as_flattened()
+    }
+
     /// (height, width, 3) bytes to (3, height, width) numbers: the red plane, then green, then blue. Bytes after the last
     /// whole pixel are ignored.
     ///

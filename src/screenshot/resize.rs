@@ -68,7 +68,7 @@ pub fn resize(rgb: &[u8], from: Size, to: Size) -> Vec<u8> {
 }
 
 /// One pass: which source samples make each output sample, and with what weights.
-struct Axis {
+pub(super) struct Axis {
     windows: Vec<Window>,
     weights: Vec<i32>,
 }
@@ -88,7 +88,7 @@ impl Axis {
         clippy::cast_sign_loss,
         reason = "sides are far below 2^52; the float casts truncate as C does and turn what is negative into 0"
     )]
-    fn new(from: usize, to: usize) -> Self {
+    pub(super) fn new(from: usize, to: usize) -> Self {
         let scale = from as f64 / to as f64;
         // The kernel widens when shrinking: this is what prevents aliasing.
         let stretch = scale.max(1.0);
@@ -114,7 +114,7 @@ impl Axis {
     }
 
     /// First source sample and weights of each output sample.
-    fn iter(&self) -> impl ExactSizeIterator<Item = (usize, &[i32])> {
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (usize, &[i32])> {
         self.windows.iter().map(|window| (window.first, &self.weights[window.weights.clone()]))
     }
 }

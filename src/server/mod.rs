@@ -19,6 +19,7 @@ pub mod request_id;
 pub mod response;
 mod router;
 mod suggest;
+mod supervise;
 
 use std::io;
 use std::pin::pin;
@@ -29,16 +30,17 @@ pub use drain::{Drain, Phase};
 pub use error::{ApiError, Code};
 pub use response::{LocateResponse, SpaceName};
 pub use router::router;
+pub use supervise::supervise;
 
 use axum::Router;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::telemetry;
+use crate::telemetry::{self, gpu::Sample};
 
 /// Time for the last errors to be written after the drain has run out of time.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How often histograms are folded; see [`telemetry::upkeep`].
+/// How often histograms are folded (see [`telemetry::upkeep`]) and GPUs are looked at.
 const UPKEEP: Duration = Duration::from_secs(5);
 /// Time to wait when the system has no more file descriptors: connections must end before others can begin.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(50);
@@ -141,5 +143,7 @@ async fn upkeep() {
     loop {
         ticks.tick().await;
         telemetry::upkeep();
+        // On a thread that may wait for the driver. What it found when the server ends is of no interest.
+        let _looked = tokio::task::spawn_blocking(|| telemetry::gpu::sample().iter().for_each(Sample::record)).await;
     }
 }

@@ -1,6 +1,7 @@
 //! Metric names, their recorder and its text for `/metrics`, and the log subscriber. Anything may count; nothing is decided
 //! here.
 
+pub mod gpu;
 pub mod names;
 pub mod recorder;
 pub mod tracing;

@@ -56,6 +56,8 @@ names! {
         Dropped = "tapline_dropped_total",
         /// Look-ups of visual features. Labels: model, result.
         FeatureCache = "tapline_feature_cache_total",
+        /// Work that was recorded as a CUDA graph and launched as one, or launched kernel by kernel. Labels: model, result.
+        GraphLaunches = "tapline_graph_launches_total",
         /// Time in which an engine was running a batch, in seconds; its rate is the utilisation. Labels: model.
         BusySeconds = "tapline_busy_seconds_total",
     }
@@ -82,6 +84,14 @@ names! {
         BuildInfo = "tapline_build_info",
         /// Always 1; the labels say what a loaded model is. Labels: model, architecture, revision, dtype.
         ModelInfo = "tapline_model_info",
+        /// Share of the last moments in which a GPU was running anything, by its driver; `tapline_busy_seconds_total` is the better measure. Labels: gpu.
+        GpuUtilization = "tapline_gpu_utilization_ratio",
+        /// Memory of a GPU. Labels: gpu, kind.
+        GpuMemory = "tapline_gpu_memory_bytes",
+        /// Power that a GPU draws. Labels: gpu.
+        GpuPower = "tapline_gpu_power_watts",
+        /// Temperature of a GPU. Labels: gpu.
+        GpuTemperature = "tapline_gpu_temperature_celsius",
     }
 }
 
@@ -168,7 +178,7 @@ label_values! {
 pub const STAGES: [&str; 7] = ["read", "decode", "prepare", "queue", "vision", "text", "answer"];
 /// The labels `at` and `reason` of [`Counter::Dropped`].
 pub const DROPS: [(&str, &str); 3] = [("queue", "cancelled"), ("queue", "expired"), ("dispatch", "cancelled")];
-/// The label `result` of [`Counter::FeatureCache`].
+/// The label `result` of [`Counter::FeatureCache`] and [`Counter::GraphLaunches`].
 pub const CACHE_RESULTS: [&str; 2] = ["hit", "miss"];
 
 impl Counter {
@@ -182,12 +192,16 @@ impl Counter {
             | Self::QueuePopped
             | Self::Rejected
             | Self::Dropped
-            | Self::FeatureCache => recorder::counter(self, labels).increment(amount),
+            | Self::FeatureCache
+            | Self::GraphLaunches => recorder::counter(self, labels).increment(amount),
         }
     }
 }
 
 impl Gauge {
+    /// Those that are there where the driver's management library is, and nowhere else.
+    pub const OF_GPUS: &[Self] = &[Self::GpuUtilization, Self::GpuMemory, Self::GpuPower, Self::GpuTemperature];
+
     /// Sets the value.
     pub fn set(self, value: f64, labels: Labels<'_>) {
         recorder::gauge(self, labels).set(value);

@@ -111,6 +111,7 @@ pub fn register<'a>(models: impl IntoIterator<Item = &'a str>, routes: &[&str]) 
         }
         for result in CACHE_RESULTS {
             Counter::FeatureCache.add(0, &[model, ("result", result)]);
+            Counter::GraphLaunches.add(0, &[model, ("result", result)]);
         }
         for stage in STAGES {
             let _touched = histogram(Histogram::StageDuration, &[model, ("stage", stage)]);
@@ -166,8 +167,9 @@ mod tests {
         let text = render(|| ());
         let counters = Counter::ALL.iter().map(|counter| (counter.name(), "counter"));
         let histograms = Histogram::ALL.iter().map(|histogram| (histogram.name(), "histogram"));
-        // What a model is, is known once it is loaded.
-        let gauges = Gauge::ALL.iter().filter(|&&gauge| gauge != Gauge::ModelInfo).map(|gauge| (gauge.name(), "gauge"));
+        // What a model is, is known once it is loaded, and not every machine has a GPU.
+        let later = |gauge: &Gauge| *gauge == Gauge::ModelInfo || Gauge::OF_GPUS.contains(gauge);
+        let gauges = Gauge::ALL.iter().filter(|gauge| !later(gauge)).map(|gauge| (gauge.name(), "gauge"));
         for (name, kind) in counters.chain(gauges).chain(histograms) {
             assert!(name.starts_with("tapline_"));
             assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} is missing in\n{text}");

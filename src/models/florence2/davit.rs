@@ -263,9 +263,7 @@ impl Projector {
 
     /// (batch, tokens, channels) to (batch, 1 + tokens, `d_model`).
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let x = kernels::add_to_each(x, &self.position)?;
-        let mean = x.to_dtype(DType::F32)?.mean_keepdim(1)?.to_dtype(x.dtype())?; // (batch, 1, channels)
-        let tokens = Tensor::cat(&[mean, x], 1)?; // (batch, 1 + tokens, channels)
+        let tokens = kernels::image_tokens(x, &self.position)?; // (batch, 1 + tokens, channels)
         let layer = Layer { weight: &self.projection, bias: None };
         self.norm.forward(&kernels::linear(&tokens, layer, After::Nothing)?)
     }

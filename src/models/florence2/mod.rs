@@ -6,6 +6,8 @@ pub mod config;
 mod davit;
 mod locator;
 pub mod names;
+#[cfg(feature = "cuda")]
+mod recorded;
 mod tensors;
 
 use std::sync::Arc;
@@ -87,6 +89,11 @@ pub(super) fn load(
         parameters,
     };
     let pad = generation.pad;
+    #[cfg(feature = "cuda")]
+    let (settings, name) = (
+        recorded::Settings { pad, width: generation.beams, room: generation.max_length, wanted: options.graphs },
+        card.name.clone(),
+    );
     let profile = Profile {
         card,
         template: Template::new(manifest.prompt, manifest.lowercase),
@@ -98,6 +105,12 @@ pub(super) fn load(
         generation,
     };
     let locator = Florence2::new(davit, bart, side, pad, options.device.clone());
+    #[cfg(feature = "cuda")]
+    let locator = if options.device.is_cuda() {
+        locator.with_graphs(recorded::Graphs::new(&name, &options.device, settings))
+    } else {
+        locator
+    };
     Ok(LoadedModel { profile: Arc::new(profile), locator: Box::new(locator) })
 }
 

@@ -1,6 +1,8 @@
 //! BART, Florence-2's text model: an encoder over image tokens and prompt, a decoder with caches. Post-norm, no final norm.
 //! Reference: transformers 5.24 `models/bart`; the paper is <https://arxiv.org/abs/1910.13461>.
 
+#[cfg(feature = "cuda")]
+pub mod recorded;
 mod rows;
 mod steps;
 mod tensors;
@@ -9,6 +11,8 @@ use candle_core::{DType, Device, IndexOp, Tensor};
 
 use self::steps::StepDecoder;
 use self::tensors::TensorDecoder;
+#[cfg(feature = "cuda")]
+pub use self::tensors::TensorSession;
 use super::compute;
 use super::config::TextConfig;
 use super::tensors::{LayerNorm, Linear, Path, Source, failed};
@@ -185,6 +189,17 @@ impl Bart {
     }
 }
 
+#[cfg(feature = "cuda")]
+impl Bart {
+    /// The decoder as it is on a GPU.
+    fn on_tensors(&self) -> Result<&TensorDecoder> {
+        match &self.decoder {
+            Decoder::Tensors(decoder) => Ok(decoder),
+            Decoder::Steps(_) => candle_core::bail!("the decoder was made for a CPU"),
+        }
+    }
+}
+
 impl Encoder {
     fn new(config: &TextConfig, tokens: Tensor, mut at: Path<'_, '_>) -> Loaded<Self> {
         let embed = Embedding::new(config, tokens, &mut at)?;
@@ -203,11 +218,17 @@ impl Encoder {
 
     /// x is (prompts, tokens, `d_model`), of which `real` are looked at.
     fn forward(&self, x: &Tensor, real: &[usize]) -> Result<Tensor> {
+        self.forward_with(x, |[q, k, v], heads| {
+            kernels::attention(q, k, v, AttentionShape { heads, real_keys: Some(real), causal: None })
+        })
+    }
+
+    /// As [`Self::forward`], with an attention of queries, keys and values in so many heads that knows what is real.
+    fn forward_with(&self, x: &Tensor, attend: impl Fn([&Tensor; 3], usize) -> Result<Tensor>) -> Result<Tensor> {
         let mut x = self.embed.place(x, 0)?;
         for layer in &self.layers {
             let (q, k, v) = layer.attention.project(&x)?;
-            let shape = AttentionShape { heads: layer.attention.heads, real_keys: Some(real), causal: None };
-            let attended = kernels::attention(&q, &k, &v, shape)?;
+            let attended = attend([&q, &k, &v], layer.attention.heads)?;
             x = layer.attention_norm.forward(&layer.attention.out.forward_add(&attended, &x)?)?;
             x = layer.mlp.forward(&x)?;
         }

@@ -10,27 +10,31 @@ use crate::models::{Logits, Session};
 /// The weights.
 #[derive(Debug)]
 pub(super) struct TensorDecoder {
-    embed: Embedding,
-    layers: Vec<DecoderLayer>,
+    pub(super) embed: Embedding,
+    pub(super) layers: Vec<DecoderLayer>,
     /// (vocabulary, `d_model`).
-    lm_head: Weight,
+    pub(super) lm_head: Weight,
     /// (vocabulary), f32, where it is not zero.
-    logits_bias: Option<Tensor>,
-    vocabulary: usize,
+    pub(super) logits_bias: Option<Tensor>,
+    pub(super) vocabulary: usize,
     device: Device,
 }
 
 #[derive(Debug)]
-struct DecoderLayer {
-    attention: Attention,
-    attention_norm: LayerNorm,
-    cross: Attention,
-    cross_norm: LayerNorm,
-    mlp: Mlp,
+pub(super) struct DecoderLayer {
+    pub(super) attention: Attention,
+    pub(super) attention_norm: LayerNorm,
+    pub(super) cross: Attention,
+    pub(super) cross_norm: LayerNorm,
+    pub(super) mlp: Mlp,
 }
 
+/// For each layer: the decoder's own keys and values, and those of the encoder's states.
+#[cfg(feature = "cuda")]
+pub(super) type Caches = Vec<(Option<(Tensor, Tensor)>, (Tensor, Tensor))>;
+
 /// What the decoder knows while it answers the rows of a batch. Rows of one prompt lie together.
-pub(super) struct TensorSession<'a> {
+pub struct TensorSession<'a> {
     decoder: &'a TensorDecoder,
     state: State,
     /// The state before anything was decoded. Its tensors are shared with `state`, not copied.
@@ -97,6 +101,19 @@ impl TensorDecoder {
             .collect::<Result<_>>()?;
         let state = State { layers, real_keys: encoded.real.clone(), width: 1, length: 0 };
         Ok(TensorSession { decoder: self, fresh: state.clone(), state, logits: Vec::new() })
+    }
+
+    /// A session in the middle of an answer: `width` rows of each prompt, fed `length` ids.
+    #[cfg(feature = "cuda")]
+    pub(super) fn resume(
+        &self,
+        caches: Caches,
+        real_keys: Vec<usize>,
+        (width, length): (usize, usize),
+    ) -> TensorSession<'_> {
+        let layers = caches.into_iter().map(|(own, cross)| LayerState { own, cross }).collect();
+        let state = State { layers, real_keys, width, length };
+        TensorSession { decoder: self, fresh: state.clone(), state, logits: Vec::new() }
     }
 
     /// ids are (rows, new ids); the result is (rows, new ids, `d_model`).
