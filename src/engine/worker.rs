@@ -85,6 +85,8 @@ fn live(shared: &Shared, number: usize, load: Load, queue: &Queue, batches: &Bat
     };
     let name = shared.options.name.as_str();
     if let Err(error) = on_threads(shared, || warm_up(&model, shared.options.policy.max_commands)) {
+        // Whatever it was, the process ends: there is no use in asking the device to free anything.
+        std::mem::forget(model);
         return End::Fault(format!("warming up failed: {error}"));
     }
     tracing::info!(model = name, engine = number, "ready");

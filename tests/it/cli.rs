@@ -233,6 +233,7 @@ fn bad_arguments_are_found_before_a_model_is_loaded() {
     assert_failure(&locate(&["--region", "1,2,3"]), 64, "--region");
     assert_failure(&locate(&["--min-confidence", "2"]), 64, "--min-confidence");
     assert_failure(&locate(&["--device", "gpu"]), 64, "--device");
+    assert_failure(&locate(&["--device", "cpu,gpu"]), 64, "--device");
     assert_failure(&locate(&["--trace", "x", "w2"]), 64, "--trace");
     assert_failure(&locate(&["--revision", "main"]), 64, "no revision");
     if cfg!(not(feature = "cuda")) {
@@ -300,7 +301,8 @@ fn serve_ends_with_the_reason_when_its_model_does_not_load() {
 #[test]
 fn serve_answers_and_ends_on_sigterm() {
     let folder = fixture("padded-96");
-    let mut command = tapline(&["serve", "--port", "0", "--model", text(&folder), "--served-model-name", "tiny"]);
+    let model = ["--model", text(&folder), "--served-model-name", "tiny"];
+    let mut command = tapline(&[&["serve", "--port", "0", "--device", "cpu,cpu"], &model[..]].concat());
     let mut child = command.env("TAPLINE_LOG", "off").stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut talk = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();

@@ -81,11 +81,17 @@ async fn all_is_answered_by_all_engines_together() {
 async fn a_dying_engine_takes_only_its_own_batch_with_it() {
     // Each engine announces its step and waits for what to do.
     let (announce, mut steps) = tokio::sync::mpsc::unbounded_channel();
-    let hook: Hook = Arc::new(move |_: &Event| {
-        let (verdict, wait) = mpsc::channel();
-        // Once nobody looks any more, steps go well.
-        let _nobody_looks = announce.send(verdict);
-        wait.recv().unwrap_or(Ok(()))
+    let all_go_well = Arc::new(AtomicBool::new(false));
+    let hook: Hook = Arc::new({
+        let all_go_well = Arc::clone(&all_go_well);
+        move |_: &Event| {
+            if all_go_well.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+            let (verdict, wait) = mpsc::channel();
+            announce.send(verdict).unwrap();
+            wait.recv().unwrap_or(Ok(()))
+        }
     });
     let server = serve(engines("dying", vec![Arc::clone(&hook), hook])).await;
     let broken = server.locate_meanwhile(ask(1, "go"));
@@ -104,8 +110,8 @@ async fn a_dying_engine_takes_only_its_own_batch_with_it() {
     assert_eq!(server.locate(&ask(10, "go")).await.status, StatusCode::SERVICE_UNAVAILABLE, "nothing new is taken");
 
     // The other one finishes what was accepted.
+    all_go_well.store(true, Ordering::SeqCst);
     drop(survivor);
-    drop(steps);
     for answer in std::iter::once(running).chain(queued) {
         tokio::time::timeout(PATIENCE, answer).await.expect("a request is lost").unwrap().results();
     }
