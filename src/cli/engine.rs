@@ -19,7 +19,7 @@ pub(super) struct Starting {
 
 /// Starts an engine on each device. Downloading and loading happen on the engines' own threads, so that this returns at once.
 pub(super) fn start(
-    source: Source,
+    source: &Source,
     options: EngineOptions,
     compute: &Compute,
     pool: CpuPool,
