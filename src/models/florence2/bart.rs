@@ -103,6 +103,10 @@ struct LayerState {
     cross: (Tensor, Tensor),
 }
 
+/// Keys and values.
+#[cfg(feature = "cuda")]
+type KeysAndValues = (Tensor, Tensor);
+
 /// Encoder states of a batch of prompts, and how many of each are real.
 #[derive(Debug, Clone)]
 pub struct Encoded {
@@ -208,7 +212,7 @@ impl DecoderState {
     /// In the middle of an answer: for each layer its own keys and values and those of the encoder's states.
     #[cfg(feature = "cuda")]
     pub fn new(
-        layers: Vec<(Option<(Tensor, Tensor)>, (Tensor, Tensor))>,
+        layers: Vec<(Option<KeysAndValues>, KeysAndValues)>,
         real_keys: Vec<usize>,
         width: usize,
         length: usize,

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use candle_core::{DType, Device, Tensor};
 
-use super::{Bart, Decoder};
+use super::{Bart, Decoder, KeysAndValues};
 use crate::kernels::cuda::graph::Graph;
 use crate::kernels::cuda::{Lengths, Tables, append_into, attention_with, embed_into, reorder_into};
 use crate::kernels::{self, After, Layer};
@@ -248,7 +248,7 @@ impl Text {
         &self,
         (rows, length): (&[usize], usize),
         prompts: &[usize],
-    ) -> Result<Vec<(Option<(Tensor, Tensor)>, (Tensor, Tensor))>> {
+    ) -> Result<Vec<(Option<KeysAndValues>, KeysAndValues)>> {
         let device = self.length.device();
         let (row_index, prompt_index) = (indices(rows, device)?, indices(prompts, device)?);
         let all = self.shape.prompts * self.shape.width;
