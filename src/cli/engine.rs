@@ -31,7 +31,7 @@ pub(super) fn compute_pool(compute: &Compute) -> Result<Option<ComputePool>, Fai
 /// Starts an engine. Downloading and loading happen on the engine's own thread, so that this returns at once.
 /// Starts an engine on each device. Downloading and loading happen on the engines' own threads, so that this returns at once.
 pub(super) fn start(
-    source: Source,
+    source: &Source,
     options: EngineOptions,
     compute: &Compute,
     pool: CpuPool,

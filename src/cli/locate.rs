@@ -114,7 +114,7 @@ impl Locate {
         let limits = Limits::default();
         screenshot::sniff(&image, &limits)?;
 
-        let answered = self.ask(source.clone(), &image)?;
+        let answered = self.ask(&source, &image)?;
         if let Some(path) = &self.trace {
             let tokens = answered.reply.groundings.first().map(|grounding| grounding.tokens.as_slice());
             let (checkpoint, load) = engine::fetch(&source)?;
@@ -152,7 +152,7 @@ impl Locate {
     }
 
     /// Loads the model and asks it, as a server would.
-    fn ask(&self, source: Source, image: &Bytes) -> Result<Answered, Failure> {
+    fn ask(&self, source: &Source, image: &Bytes) -> Result<Answered, Failure> {
         let name = source.name();
         let pool = CpuPool::new(0, 4).map_err(|error| Failure::other(error, "raise the limit of processes"))?;
         let loading = Instant::now();

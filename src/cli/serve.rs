@@ -64,7 +64,7 @@ async fn serve(config: &Config, models: Vec<(String, Source)>) -> Result<(), Fai
             compute: compute.clone(),
             ..EngineOptions::new(name)
         };
-        engines.push(engine::start(source, options, &config.compute, pool.clone())?);
+        engines.push(engine::start(&source, options, &config.compute, pool.clone())?);
     }
     let admission = Admission::new(admission::Limits {
         requests: config.max_concurrent_requests.get(),

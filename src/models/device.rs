@@ -16,8 +16,11 @@ pub struct Capability {
 #[non_exhaustive]
 pub enum DeviceError {
     /// This build has no GPU code.
-    #[error("this program was built without CUDA")]
-    NoCuda,
+    #[error("there is no `cuda:{number}`: this program was built without CUDA")]
+    NoCuda {
+        /// The number asked for.
+        number: usize,
+    },
     /// The driver's library is not there.
     #[error("the NVIDIA driver is not installed: {message}")]
     NoDriver {
@@ -63,7 +66,7 @@ impl DeviceError {
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
-            Self::NoCuda => "build with `--features cuda` (needs nvcc), or use `--device cpu`".to_owned(),
+            Self::NoCuda { .. } => "build with `--features cuda` (needs nvcc), or use `--device cpu`".to_owned(),
             Self::NoDriver { .. } => {
                 "install the driver; in a container, pass the GPUs with `--gpus all` and the driver \
                                       comes with them; or use `--device cpu`"
@@ -108,10 +111,7 @@ pub fn open_gpu(number: usize) -> Result<Device, DeviceError> {
     #[cfg(feature = "cuda")]
     return crate::kernels::cuda::device::open(number);
     #[cfg(not(feature = "cuda"))]
-    {
-        let _without = number;
-        Err(DeviceError::NoCuda)
-    }
+    Err(DeviceError::NoCuda { number })
 }
 
 #[cfg(test)]
@@ -147,6 +147,6 @@ mod tests {
     #[cfg(not(feature = "cuda"))]
     #[test]
     fn a_build_without_cuda_says_so() {
-        assert!(matches!(open_gpu(0), Err(DeviceError::NoCuda)));
+        assert!(matches!(open_gpu(0), Err(DeviceError::NoCuda { number: 0 })));
     }
 }

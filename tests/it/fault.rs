@@ -1,6 +1,6 @@
 //! A device that breaks for good: its batch gets an error at once, nobody is sent to it again, and the process ends.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -133,7 +133,7 @@ fn serve_and_exit() -> ! {
     let fault = runtime.block_on(async {
         let app = Setup::new("breaks-process", failing(ILLEGAL).0).start().await.app;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        writeln!(std::io::stderr(), "\nlistening on {}", listener.local_addr().unwrap()).unwrap();
+        eprintln!("\nlistening on {}", listener.local_addr().unwrap());
         server::supervise(listener, app).await.unwrap()
     });
     let failure = Failure::from(fault.expect("the device breaks"));

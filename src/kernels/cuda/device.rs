@@ -21,13 +21,13 @@ const BUILT_FOR: Option<&str> = option_env!("CUDA_COMPUTE_CAP");
 pub fn open(number: usize) -> Result<Device, DeviceError> {
     driver::load().map_err(|message| DeviceError::NoDriver { message: message.to_owned() })?;
     check_driver()?;
-    let count = CudaContext::device_count().map_err(|error| failed(&error))?;
+    let count = CudaContext::device_count().map_err(failed)?;
     let count = usize::try_from(count).unwrap_or(0);
     if number >= count {
         return Err(DeviceError::NoSuchGpu { number, count });
     }
-    let context = CudaContext::new(number).map_err(|error| failed(&error))?;
-    let (major, minor) = context.compute_capability().map_err(|error| failed(&error))?;
+    let context = CudaContext::new(number).map_err(failed)?;
+    let (major, minor) = context.compute_capability().map_err(failed)?;
     let gpu = Capability { major: u32::try_from(major).unwrap_or(0), minor: u32::try_from(minor).unwrap_or(0) };
     if let Some(built) = BUILT_FOR
         && !gpu.runs(built)
@@ -45,7 +45,7 @@ fn check_driver() -> Result<(), DeviceError> {
     let mut version = 0;
     // SAFETY: the pointer is valid for the call; without a driver the function returns an error and writes nothing.
     let answer = unsafe { sys::cuDriverGetVersion(&raw mut version) };
-    answer.result().map_err(|error| failed(&error))?;
+    answer.result().map_err(failed)?;
     if version < NEEDED {
         return Err(DeviceError::OldDriver { has: written(version), needs: written(NEEDED) });
     }
@@ -70,12 +70,12 @@ fn set_up(device: &Device, context: &CudaContext) -> Result<(), DeviceError> {
     let mut keep_all = u64::MAX;
     // SAFETY: the device is one of the driver's, its default pool lives as long as it does, and the setting is a u64.
     unsafe {
-        let pool = result::device::get_default_mem_pool(context.cu_device()).map_err(|error| failed(&error))?;
+        let pool = result::device::get_default_mem_pool(context.cu_device()).map_err(failed)?;
         let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-        result::mem_pool::set_attribute(pool, threshold, (&raw mut keep_all).cast()).map_err(|error| failed(&error))
+        result::mem_pool::set_attribute(pool, threshold, (&raw mut keep_all).cast()).map_err(failed)
     }
 }
 
-fn failed(error: &DriverError) -> DeviceError {
+fn failed(error: DriverError) -> DeviceError {
     DeviceError::Failed { message: error.to_string() }
 }

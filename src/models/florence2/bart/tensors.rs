@@ -29,9 +29,12 @@ pub(super) struct DecoderLayer {
     pub(super) mlp: Mlp,
 }
 
+/// Keys and values.
+#[cfg(feature = "cuda")]
+pub(super) type KeysAndValues = (Tensor, Tensor);
 /// For each layer: the decoder's own keys and values, and those of the encoder's states.
 #[cfg(feature = "cuda")]
-pub(super) type Caches = Vec<(Option<(Tensor, Tensor)>, (Tensor, Tensor))>;
+pub(super) type Caches = Vec<(Option<KeysAndValues>, KeysAndValues)>;
 
 /// What the decoder knows while it answers the rows of a batch. Rows of one prompt lie together.
 pub struct TensorSession<'a> {
