@@ -36,7 +36,7 @@ impl<T: Zero> Aligned<T> {
     /// `length` zeros.
     pub fn zeros(length: usize) -> Self {
         let room = LINE / size_of::<T>();
-        let numbers = zeros(length + room);
+        let numbers: Vec<T> = zeros(length + room);
         advise(&numbers);
         let start = numbers.as_ptr().align_offset(LINE).min(room);
         Self { numbers, start, length }
