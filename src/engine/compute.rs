@@ -177,7 +177,7 @@ mod tests {
                 scope.spawn(|| {
                     pool.run(|| {
                         assert!(!inside.swap(true, Ordering::SeqCst), "two at once");
-                        rayon::join(|| std::thread::yield_now(), || std::thread::yield_now());
+                        rayon::join(std::thread::yield_now, std::thread::yield_now);
                         inside.store(false, Ordering::SeqCst);
                         done.fetch_add(1, Ordering::SeqCst);
                     });

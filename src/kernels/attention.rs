@@ -3,6 +3,7 @@
 use candle_core::{DType, Device, Result, Tensor};
 use rayon::prelude::*;
 
+use super::window_attention::attend;
 use super::{Matrix, numbers};
 
 /// What attends to what.
@@ -81,6 +82,13 @@ fn fast(q: &Tensor, k: &Tensor, v: &Tensor, shape: AttentionShape<'_>) -> Result
                 let start = row * tokens * channels + head * size;
                 start.min(x.len())..x.len()
             };
+            if shape.causal.is_none() {
+                let mut block = vec![0.0; queries * size];
+                let (q, k, v) = (&q[from(q, queries)], &k[from(k, keys)], &v[from(v, keys)]);
+                let token = |token: usize, part: usize| &[q, k, v][part][token * channels..][..size];
+                attend((&mut block, size), token, Some, (queries, real), size);
+                return block;
+            }
             let q = Matrix::rows(&q[from(q, queries)], channels);
             let k = Matrix::rows(&k[from(k, keys)], channels);
             let v = Matrix::rows(&v[from(v, keys)], channels);

@@ -85,6 +85,8 @@ struct Layers<'a, N> {
 
 /// Tokens whose products are added up together. The sum of the sums does not depend on the number of threads.
 const CHUNK: usize = 576;
+/// Tokens whose queries and keys go into one product.
+const TOKENS: usize = 192;
 
 /// The (size, size) matrix of each group.
 fn channel_weights<N: Number>(image: &[f32], layers: &Layers<'_, N>) -> Vec<Packed<N>> {
@@ -96,7 +98,7 @@ fn channel_weights<N: Number>(image: &[f32], layers: &Layers<'_, N>) -> Vec<Pack
         .par_chunks(CHUNK * channels)
         .map(|chunk| {
             let mut logits = vec![0.0; channels * size];
-            for x in chunk.chunks(N::ROWS * channels) {
+            for x in chunk.chunks(TOKENS * channels) {
                 let (count, stride) = (x.len() / channels, N::stride(channels));
                 f32::with_scratch(count * 2 * channels, |products| {
                     N::with_scratch(count * stride, |normed| {

@@ -148,15 +148,15 @@ fn fast<N: Number>(
             }
             None => Start::Fresh,
         };
-        let stride = N::stride(inner);
-        N::with_scratch(count * stride, |operand| {
-            match norm {
-                Some(norm) => norm.rows(operand, x),
-                None => round_rows(operand, x, inner),
-            }
-            let rows = Rows { values: operand, stride, count };
-            multiply(rows, weight.panels(), bias, Target::Sums { out: result, stride: out, start });
-        });
+        let target = Target::Sums { out: &mut *result, stride: out, start };
+        match norm {
+            Some(norm) => N::with_scratch(count * N::stride(inner), |operand| {
+                norm.rows(operand, x);
+                let rows = Rows { values: operand, stride: N::stride(inner), count };
+                multiply(rows, weight.panels(), bias, target);
+            }),
+            None => N::with_operand(x, inner, |rows| multiply(rows, weight.panels(), bias, target)),
+        }
         if gelu {
             super::gelu::gelu_chunk(result);
         }
@@ -168,8 +168,11 @@ fn fast<N: Number>(
 /// work more evenly.
 pub(super) fn rows_together<N: Number>(rows: usize) -> usize {
     let threads = rayon::current_num_threads();
-    let rounds = rows.div_ceil(threads * N::ROWS).max(1);
-    rows.div_ceil(threads * rounds).next_multiple_of(N::TILE_ROWS).min(N::ROWS)
+    // Rows that the thread with most of them has.
+    let most = |together: usize| rows.div_ceil(together).div_ceil(threads) * together;
+    let sizes = (1..=N::ROWS / N::TILE_ROWS).rev().map(|tiles| tiles * N::TILE_ROWS);
+    // The largest of the best: a panel is read once for all of them.
+    sizes.min_by_key(|&together| most(together)).unwrap_or(N::ROWS)
 }
 
 /// (rows, out), the outputs shared out among the threads.

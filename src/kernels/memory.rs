@@ -50,13 +50,13 @@ fn zeros<T: Zero>(length: usize) -> Vec<T> {
         return Vec::new();
     }
     #[expect(unsafe_code, reason = "zeroed memory of any type")]
-    // SAFETY: the memory is the global allocator's, of the layout that a vector of this capacity has, and zeros are numbers.
+    // SAFETY: the memory is the global allocator's, of the layout that a box of so many numbers has, and zeros are numbers.
     unsafe {
         let numbers = std::alloc::alloc_zeroed(layout).cast::<T>();
         if numbers.is_null() {
             std::alloc::handle_alloc_error(layout);
         }
-        Vec::from_raw_parts(numbers, length, length)
+        Box::from_raw(std::ptr::slice_from_raw_parts_mut(numbers, length)).into_vec()
     }
 }
 

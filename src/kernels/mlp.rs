@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::layer_norm::Norm;
 use super::linear::{After, Layer, bias_of, linear, norm_linear, rows_together};
-use super::number::Number;
+use super::number::{Number, round_rows};
 use super::packed::{Packed, Rows, Start, Target, multiply};
 use super::weight::Form;
 
@@ -20,17 +20,40 @@ pub fn mlp(x: Tensor, norm: Norm<'_>, first: Layer<'_>, second: Layer<'_>) -> Re
     if x.device().is_cuda() {
         return super::cuda::mlp(&x, norm, first, second);
     }
-    let biases = (first.bias, second.bias);
+    let (order, biases) = (Order::NormFirst(norm), (first.bias, second.bias));
     match (&first.weight.0, &second.weight.0) {
-        (Form::F32(up), Form::F32(down)) => fast(x, norm, (up, down), biases),
-        (Form::Bf16(up), Form::Bf16(down)) => fast(x, norm, (up, down), biases),
+        (Form::F32(up), Form::F32(down)) => fast(x, order, (up, down), biases),
+        (Form::Bf16(up), Form::Bf16(down)) => fast(x, order, (up, down), biases),
         _ => reference(&x, norm, first, second),
     }
 }
 
+/// The normalised rows of x + second(gelu(first(x))); x is (..., channels), and so is the result. On a CPU x is changed where
+/// it is, and whatever shares its memory with it.
+///
+/// # Errors
+/// Shapes that do not fit, or a device failure.
+pub fn mlp_norm(x: Tensor, first: Layer<'_>, second: Layer<'_>, norm: Norm<'_>) -> Result<Tensor> {
+    let (order, biases) = (Order::NormLast(norm), (first.bias, second.bias));
+    match (&first.weight.0, &second.weight.0) {
+        (Form::F32(up), Form::F32(down)) => fast(x, order, (up, down), biases),
+        (Form::Bf16(up), Form::Bf16(down)) => fast(x, order, (up, down), biases),
+        _ => super::linear_norm(&linear(&x, first, After::Gelu)?, second, &x, norm),
+    }
+}
+
+/// Where the normalisation is.
+#[derive(Clone, Copy)]
+enum Order<'a> {
+    /// Before the first layer; the residual is what was not normalised.
+    NormFirst(Norm<'a>),
+    /// After the residual.
+    NormLast(Norm<'a>),
+}
+
 fn fast<N: Number>(
     x: Tensor,
-    norm: Norm<'_>,
+    order: Order<'_>,
     (up, down): (&Packed<N>, &Packed<N>),
     (first_bias, second_bias): (Option<&Tensor>, Option<&Tensor>),
 ) -> Result<Tensor> {
@@ -38,6 +61,7 @@ fn fast<N: Number>(
     if x.dims().last() != Some(&channels) || out != channels || inner != hidden {
         candle_core::bail!("layers of {channels} to {hidden} and {inner} to {out} for {:?}", x.dims());
     }
+    let (Order::NormFirst(norm) | Order::NormLast(norm)) = order;
     let norm = norm.slices(channels)?;
     let norm = norm.get();
     let (first_bias, second_bias) = (bias_of(first_bias, hidden)?, bias_of(second_bias, channels)?);
@@ -49,18 +73,27 @@ fn fast<N: Number>(
         x.par_chunks_mut(block * channels).for_each(|x| {
             let count = x.len() / channels;
             N::with_scratch(count * (narrow + wide), |place| {
-                let (normed, between) = place.split_at_mut(count * narrow);
-                norm.rows(normed, x);
+                let (operand, between) = place.split_at_mut(count * narrow);
+                match order {
+                    Order::NormFirst(_) => norm.rows(operand, x),
+                    Order::NormLast(_) => round_rows(operand, x, channels),
+                }
                 if wide > hidden {
                     between.fill(N::default());
                 }
-                let normed = Rows { values: &*normed, stride: narrow, count };
+                let operand = Rows { values: &*operand, stride: narrow, count };
                 let target = Target::Numbers { out: &mut *between, stride: wide, gelu: true };
-                multiply(normed, up.panels(), first_bias, target);
+                multiply(operand, up.panels(), first_bias, target);
                 let between = Rows { values: &*between, stride: wide, count };
-                let target = Target::Sums { out: x, stride: channels, start: Start::Present };
+                let target = Target::Sums { out: &mut *x, stride: channels, start: Start::Present };
                 multiply(between, down.panels(), second_bias, target);
             });
+            if matches!(order, Order::NormLast(_)) {
+                f32::with_scratch(x.len(), |sums| {
+                    sums.copy_from_slice(x);
+                    norm.rows(x, sums);
+                });
+            }
         });
         Ok(())
     })
@@ -90,7 +123,8 @@ mod tests {
             let run = |up: Weight, down: Weight| {
                 let (first, second) =
                     (Layer { weight: &up, bias: Some(&b1) }, Layer { weight: &down, bias: Some(&b2) });
-                mlp(x.copy().unwrap(), norm, first, second).unwrap()
+                let after = mlp_norm(x.copy().unwrap(), first, second, norm).unwrap();
+                Tensor::cat(&[mlp(x.copy().unwrap(), norm, first, second).unwrap(), after], 0).unwrap()
             };
             let expected = run(Weight(Form::Plain(up.clone())), Weight(Form::Plain(down.clone())));
             for (dtype, tolerance) in [(DType::F32, 5e-5), (DType::BF16, 0.2)] {

@@ -48,7 +48,7 @@ pub use image_tokens::image_tokens;
 pub use layer_norm::{Norm, layer_norm};
 pub use linear::{After, Layer, linear, norm_linear};
 pub use linear_norm::linear_norm;
-pub use mlp::mlp;
+pub use mlp::{mlp, mlp_norm};
 pub use packed::bf16::instructions as bf16_instructions;
 pub use weight::{Stored, Weight};
 pub use window_attention::window_attention;

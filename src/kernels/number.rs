@@ -57,7 +57,7 @@ pub(super) trait Number: Zero + Send + Sync + 'static {
 impl Number for f32 {
     const GROUP: usize = 1;
     const STEP: usize = 1;
-    const ROWS: usize = 48;
+    const ROWS: usize = 72;
     const TILE_ROWS: usize = 12;
 
     #[inline(always)]

@@ -78,7 +78,7 @@ fn fast(qkv: &Tensor, padding: &Tensor, window: usize, heads: usize) -> Result<T
                 if y < height && x < width { &qkv[((image * height + y) * width + x) * all..][..all] } else { padding };
             &all[part * channels + head * size..][..size]
         };
-        attend((block, size), token, Some, tokens, size);
+        attend((block, size), token, Some, (tokens, tokens), size);
     });
     let mut out = vec![0.0; batch * height * width * channels];
     out.par_chunks_mut((width * channels).max(1)).enumerate().with_min_len(4).for_each(|(line, out)| {
@@ -95,13 +95,14 @@ fn fast(qkv: &Tensor, padding: &Tensor, window: usize, heads: usize) -> Result<T
     Tensor::from_vec(out, (batch, height, width, channels), &Device::Cpu)
 }
 
-/// The attention of one window and head. `token` gives a token's part 0, 1 or 2 of q, k and v, each of `size` numbers; `row`
-/// says in which row of `out`, `out_stride` apart, its result goes, if anybody wants it.
+/// The attention of one head: so many asking tokens to so many others. `token` gives a token's part 0, 1 or 2 of q, k and v,
+/// each of `size` numbers; `row` says in which row of `out`, `out_stride` apart, the result of an asking one goes, if anybody
+/// wants it.
 pub(super) fn attend<'a, N: Number>(
     (out, out_stride): (&mut [N], usize),
     token: impl Fn(usize, usize) -> &'a [N],
     row: impl Fn(usize) -> Option<usize>,
-    tokens: usize,
+    (asking, tokens): (usize, usize),
     size: usize,
 ) {
     let (key_numbers, value_numbers) = (packed_length::<N>(tokens, size), packed_length::<N>(size, tokens));
@@ -133,8 +134,8 @@ pub(super) fn attend<'a, N: Number>(
         f32::with_scratch(queries * (stride + size + 1), |place| {
             let (scores, place) = place.split_at_mut(queries * stride);
             let (attended, sums) = place.split_at_mut(queries * size);
-            for first in (0..tokens).step_by(queries) {
-                let count = queries.min(tokens - first);
+            for first in (0..asking).step_by(queries) {
+                let count = queries.min(asking - first);
                 for (query, row) in rows.chunks_exact_mut(narrow).take(count).enumerate() {
                     let (filled, rest) = row.split_at_mut(size);
                     filled.copy_from_slice(token(first + query, 0));

@@ -137,7 +137,7 @@ fn attend_window<N: Number>(mut lines: Vec<&mut [f32]>, window: usize, layers: &
                 let (y, x) = (place / window, place % window);
                 (y < lines.len() && x < columns).then_some(y * columns + x)
             };
-            attend((&mut operand[head * size..], stride), token, real, window * window, size);
+            attend((&mut operand[head * size..], stride), token, real, (window * window, window * window), size);
         }
         let rows = Rows { values: &*operand, stride, count: real };
         f32::with_scratch(real * channels, |sums| {

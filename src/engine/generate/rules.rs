@@ -118,6 +118,17 @@ pub struct Ruling<'b> {
     banned: &'b [u32],
 }
 
+/// Whether the rules leave one id only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forced {
+    /// They do not.
+    None,
+    /// This one.
+    Only(u32),
+    /// One that may not follow either: nothing may.
+    Impossible,
+}
+
 impl Ruling<'_> {
     /// Anything may follow.
     #[must_use]
@@ -125,10 +136,14 @@ impl Ruling<'_> {
         Self { forced: None, range: 0..u32::MAX, banned: &[] }
     }
 
-    /// Where one id is forced: that id, or nothing if it may not follow either.
+    /// Whether an id is forced.
     #[must_use]
-    pub fn forced(&self) -> Option<Option<u32>> {
-        self.forced.map(|id| Some(id).filter(|id| self.range.contains(id)))
+    pub fn forced(&self) -> Forced {
+        match self.forced {
+            None => Forced::None,
+            Some(id) if self.range.contains(&id) => Forced::Only(id),
+            Some(_) => Forced::Impossible,
+        }
     }
 
     /// Where nothing is forced: the ids outside which nothing may follow.
@@ -147,9 +162,9 @@ impl Ruling<'_> {
     #[must_use]
     pub fn score(&self, id: u32, score: f32) -> f32 {
         match self.forced() {
-            Some(forced) if forced == Some(id) => 0.0,
-            None if self.range.contains(&id) && !self.bans(id) => score,
-            _ => f32::NEG_INFINITY,
+            Forced::Only(forced) if forced == id => 0.0,
+            Forced::None if self.range.contains(&id) && !self.bans(id) => score,
+            Forced::None | Forced::Only(_) | Forced::Impossible => f32::NEG_INFINITY,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Choosing among a row of logits where it lies: nothing is copied, and only what stands out is looked at one by one.
 
-use super::rules::Ruling;
+use super::rules::{Forced, Ruling};
 use crate::kernels::logits::{first_above, log_sum_exp};
 
 /// Log-probability of one id by the softmax over all.
@@ -10,8 +10,10 @@ pub fn log_probability(logits: &[f32], id: u32) -> f64 {
 
 /// The id of the highest score under the rules, the lowest id of equals; NaN counts as lowest. 0 where nothing may follow.
 pub fn arg_max(logits: &[f32], ruling: &Ruling<'_>) -> u32 {
-    if let Some(forced) = ruling.forced() {
-        return forced.filter(|&id| (id as usize) < logits.len()).unwrap_or(0);
+    match ruling.forced() {
+        Forced::Only(id) if (id as usize) < logits.len() => return id,
+        Forced::Only(_) | Forced::Impossible => return 0,
+        Forced::None => {}
     }
     let mut best = (0, f32::NEG_INFINITY);
     for_each_above(logits, ruling, best.1, |id, logit| {
@@ -26,9 +28,9 @@ pub fn arg_max(logits: &[f32], ruling: &Ruling<'_>) -> u32 {
 /// come last, with a score of minus infinity.
 pub fn highest(logits: &[f32], total: f64, ruling: &Ruling<'_>, count: usize, kept: &mut Vec<(f32, u32)>) {
     kept.clear();
-    if let Some(forced) = ruling.forced() {
-        kept.extend(forced.filter(|&id| (id as usize) < logits.len()).map(|id| (0.0, id)));
-    } else {
+    if let Forced::Only(id) = ruling.forced() {
+        kept.extend(((id as usize) < logits.len()).then_some((0.0, id)));
+    } else if ruling.forced() == Forced::None {
         // A logit no higher than that of the last one kept has no higher score, and its id is higher: it is not kept.
         for_each_above(logits, ruling, f32::NEG_INFINITY, |id, logit| {
             let score = score(logit, total);

@@ -149,7 +149,9 @@ fn each_head(memory: &Memory, heads: std::ops::Range<usize>, q: Rows<'_, f32>, w
         let target = Target::Sums { out: &mut *scores, stride: memory.tokens, start: Start::Fresh };
         multiply(q, keys, &[], target);
         let scale = (memory.size as f32).powf(-0.5);
-        scores.iter_mut().for_each(|score| *score *= scale);
+        for score in scores.iter_mut() {
+            *score *= scale;
+        }
         softmax(scores, memory.tokens, memory.tokens);
         let scores = Rows { values: scores, stride: memory.tokens, count: q.count };
         let target = Target::Sums { out: &mut *block, stride: memory.size, start: Start::Fresh };

@@ -157,16 +157,6 @@ impl Linear {
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         kernels::linear(x, self.layer(), After::Nothing)
     }
-
-    /// (..., in) to (..., out), then the exact GELU.
-    pub fn forward_gelu(&self, x: &Tensor) -> Result<Tensor> {
-        kernels::linear(x, self.layer(), After::Gelu)
-    }
-
-    /// (..., in) to (..., out), added to `residual` (..., out).
-    pub fn forward_add(&self, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
-        kernels::linear(x, self.layer(), After::AddTo(residual))
-    }
 }
 
 impl LayerNorm {

@@ -229,8 +229,8 @@ impl Encoder {
         for layer in &self.layers {
             let (q, k, v) = layer.attention.project(&x)?;
             let attended = attend([&q, &k, &v], layer.attention.heads)?;
-            x = layer.attention_norm.forward(&layer.attention.out.forward_add(&attended, &x)?)?;
-            x = layer.mlp.forward(&x)?;
+            x = kernels::linear_norm(&attended, layer.attention.out.layer(), &x, layer.attention_norm.norm())?;
+            x = layer.mlp.forward(x)?;
         }
         Ok(x)
     }
@@ -282,8 +282,8 @@ impl Mlp {
     }
 
     /// (rows, tokens, `d_model`) to the same.
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.norm.forward(&self.fc2.forward_add(&self.fc1.forward_gelu(x)?, x)?)
+    fn forward(&self, x: Tensor) -> Result<Tensor> {
+        kernels::mlp_norm(x, self.fc1.layer(), self.fc2.layer(), self.norm.norm())
     }
 }
 

@@ -212,14 +212,14 @@ impl Text {
             append_into(&own_v, &v, &self.length)?;
             let own = Lengths { real_keys: None, causal: Some(&self.length) };
             let attended = attention_with(&q, &own_k, &own_v, layer.attention.heads, own)?;
-            x = layer.attention_norm.forward(&layer.attention.out.forward_add(&attended, &x)?)?;
+            x = kernels::linear_norm(&attended, layer.attention.out.layer(), &x, layer.attention_norm.norm())?;
 
             let q = layer.cross.q.forward(&x)?.reshape((self.shape.prompts, width * new, d_model))?;
             let (k, v) = &self.cross[number];
             let cross = Lengths { real_keys: Some(&self.real), causal: None };
             let attended = attention_with(&q, k, v, layer.cross.heads, cross)?.reshape((rows, new, d_model))?;
-            x = layer.cross_norm.forward(&layer.cross.out.forward_add(&attended, &x)?)?;
-            x = layer.mlp.forward(&x)?;
+            x = kernels::linear_norm(&attended, layer.cross.out.layer(), &x, layer.cross_norm.norm())?;
+            x = layer.mlp.forward(x)?;
         }
         let head = Layer { weight: &decoder.lm_head, bias: decoder.logits_bias.as_ref() };
         step.logits.slice_set(&kernels::linear(&x.to_dtype(DType::F32)?, head, After::Nothing)?, 0, 0)

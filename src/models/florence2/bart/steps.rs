@@ -299,10 +299,14 @@ mod tests {
                     (&[0, 1, 2, 3], &[5, 6, 7, 8]),
                     (&[3, 2, 2], &[1, 3, 5]),
                 ] {
-                    pair.iter_mut().for_each(|session| session.select(rows).unwrap());
+                    for session in &mut pair {
+                        session.select(rows).unwrap();
+                    }
                     decode(&mut pair, ids);
                 }
-                pair.iter_mut().for_each(|session| session.truncate(4).unwrap());
+                for session in &mut pair {
+                    session.truncate(4).unwrap();
+                }
                 decode(&mut pair, &[3, 4, 5, 6, 7, 8]);
                 for session in &mut pair {
                     assert!(session.select(&[0, 3]).is_err(), "there are three rows");

@@ -133,14 +133,14 @@ impl TensorDecoder {
             let own = AttentionShape { heads: layer.attention.heads, real_keys: None, causal: Some(state.length) };
             let attended = kernels::attention(&q, &k, &v, own)?;
             cache.own = Some((k, v));
-            x = layer.attention_norm.forward(&layer.attention.out.forward_add(&attended, &x)?)?;
+            x = kernels::linear_norm(&attended, layer.attention.out.layer(), &x, layer.attention_norm.norm())?;
 
             // All rows of a prompt look at the same states: they are queries of one attention, and nothing is copied.
             let q = layer.cross.q.forward(&x)?.reshape((prompts, state.width * new, ()))?;
             let cross = AttentionShape { heads: layer.cross.heads, real_keys: Some(&state.real_keys), causal: None };
             let attended = kernels::attention(&q, &cache.cross.0, &cache.cross.1, cross)?.reshape((rows, new, ()))?;
-            x = layer.cross_norm.forward(&layer.cross.out.forward_add(&attended, &x)?)?;
-            x = layer.mlp.forward(&x)?;
+            x = kernels::linear_norm(&attended, layer.cross.out.layer(), &x, layer.cross_norm.norm())?;
+            x = layer.mlp.forward(x)?;
         }
         state.length += new;
         Ok(x)
