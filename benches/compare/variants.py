@@ -37,7 +37,7 @@ VARIANTS = {variant.name: variant for variant in (
     Variant("compiled f32", "f32", "pytorch.py", ("--compile", *PARTS)),
     Variant("compiled bf16", "bf16", "pytorch.py", ("--dtype", "bfloat16", "--compile", *PARTS)),
     Variant("ONNX Runtime f32", "f32", "onnxruntime_peer.py"),
-    # Not in the default run: the attention of single operations was the slower one in both formats.
+    # Not in the default run, there to be measured by hand.
     Variant("PyTorch f32, eager attention", "f32", "pytorch.py", ("--attention", "eager")),
     Variant("PyTorch bf16, eager attention", "bf16", "pytorch.py", ("--dtype", "bfloat16", "--attention", "eager")),
 )}

@@ -27,7 +27,7 @@ pub struct ChannelBlock<'a> {
 }
 
 /// x + proj(channel attention(qkv(norm(x)))); x is (batch, height, width, channels), and so is the result. See
-/// [`channel_attention`]. On a CPU x is changed where it is, and whatever shares its memory with it.
+/// [`channel_attention()`]. On a CPU x is changed where it is, and whatever shares its memory with it.
 ///
 /// # Errors
 /// Shapes that do not fit, or a device failure.

@@ -28,7 +28,7 @@ pub struct WindowBlock<'a> {
 }
 
 /// x + proj(window attention(qkv(norm(x)))); x is (batch, height, width, channels), and so is the result. See
-/// [`window_attention`] for grids that are no multiple of the window. On a CPU x is changed where it is, and whatever shares
+/// [`window_attention()`] for grids that are no multiple of the window. On a CPU x is changed where it is, and whatever shares
 /// its memory with it.
 ///
 /// # Errors
