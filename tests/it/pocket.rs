@@ -98,7 +98,7 @@ async fn the_embedded_model_is_as_good_as_its_card_says() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f32_and_bf16_agree() {
-    // Every fourth screen: bf16 is emulated on a CPU.
+    // Every fourth screen: bf16 is widened to f32, and slower than it, on processors without instructions for it.
     let screens: Vec<_> = screens().into_iter().step_by(4).collect();
     let full = answers("pocket-f32-again", Precision::F32, &screens).await;
     let half = answers("pocket-bf16", Precision::Bf16, &screens).await;
