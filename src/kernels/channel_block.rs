@@ -6,9 +6,10 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
 use super::arithmetic::softmax;
+use super::attention_layers::{AttentionLayers, with_layers};
 use super::channel_attention;
-use super::layer_norm::{Norm, Normaliser};
-use super::linear::{After, Layer, bias_of, linear, norm_linear, rows_together};
+use super::layer_norm::Norm;
+use super::linear::{After, Layer, linear, norm_linear, rows_together};
 use super::number::Number;
 use super::packed::{PANEL, Packed, Panels, Rows, Start, Target, multiply};
 use super::weight::Form;
@@ -50,37 +51,15 @@ fn step_by_step(x: &Tensor, block: ChannelBlock<'_>) -> Result<Tensor> {
 
 fn fast<N: Number>(x: Tensor, block: ChannelBlock<'_>, qkv: &Packed<N>, proj: &Packed<N>) -> Result<Tensor> {
     let (batch, height, width, channels) = x.dims4()?;
-    let groups = block.groups;
-    if qkv.dims() != (3 * channels, channels)
-        || proj.dims() != (channels, channels)
-        || groups == 0
-        || !channels.is_multiple_of(groups)
-    {
-        candle_core::bail!("layers of {:?} and {:?} with {groups} groups for {:?}", qkv.dims(), proj.dims(), x.dims());
-    }
-    let norm = block.norm.slices(channels)?;
-    let norm = norm.get();
-    let (qkv_bias, proj_bias) = (bias_of(block.qkv.bias, 3 * channels)?, bias_of(block.proj.bias, channels)?);
-    let none = vec![0.0; 3 * channels];
-    let (qkv_bias, proj_bias) = (qkv_bias.as_deref().unwrap_or(&none), proj_bias.as_deref().unwrap_or_default());
-    let layers = Layers { norm, qkv, qkv_bias, proj, proj_bias, size: channels / groups };
-    super::change(x, |x| {
-        for image in x.chunks_exact_mut((height * width * channels).max(1)).take(batch) {
-            let weights = channel_weights(image, &layers);
-            apply(image, &weights, &layers);
-        }
-        Ok(())
+    with_layers((channels, block.groups), block.norm, (qkv, block.qkv), (proj, block.proj), |layers| {
+        super::change(x, |x| {
+            for image in x.chunks_exact_mut((height * width * channels).max(1)).take(batch) {
+                let weights = channel_weights(image, layers);
+                apply(image, &weights, layers);
+            }
+            Ok(())
+        })
     })
-}
-
-struct Layers<'a, N> {
-    norm: Normaliser<'a>,
-    qkv: &'a Packed<N>,
-    qkv_bias: &'a [f32],
-    proj: &'a Packed<N>,
-    proj_bias: &'a [f32],
-    /// Channels of a group.
-    size: usize,
 }
 
 /// Tokens whose products are added up together. The sum of the sums does not depend on the number of threads.
@@ -89,7 +68,7 @@ const CHUNK: usize = 576;
 const TOKENS: usize = 192;
 
 /// The (size, size) matrix of each group.
-fn channel_weights<N: Number>(image: &[f32], layers: &Layers<'_, N>) -> Vec<Packed<N>> {
+fn channel_weights<N: Number>(image: &[f32], layers: &AttentionLayers<'_, N>) -> Vec<Packed<N>> {
     let (channels, size) = (layers.proj.dims().0, layers.size);
     let panels = layers.qkv.panels().part(0, 2 * channels / PANEL);
     let bias = &layers.qkv_bias[..2 * channels];
@@ -150,7 +129,7 @@ fn add_outer(logits: &mut [f32], tokens: &[f32], stride: usize, to_keys: usize, 
 }
 
 /// Adds the projected attention to the image.
-fn apply<N: Number>(image: &mut [f32], weights: &[Packed<N>], layers: &Layers<'_, N>) {
+fn apply<N: Number>(image: &mut [f32], weights: &[Packed<N>], layers: &AttentionLayers<'_, N>) {
     let (channels, size) = (layers.proj.dims().0, layers.size);
     let values = layers.qkv.panels().part(2 * channels / PANEL, channels / PANEL);
     let bias = &layers.qkv_bias[2 * channels..];

@@ -5,6 +5,7 @@
 pub mod add;
 mod arithmetic;
 pub mod attention;
+mod attention_layers;
 #[cfg(any(test, feature = "cuda"))]
 mod catalogue;
 pub mod channel_attention;

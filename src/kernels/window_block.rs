@@ -4,8 +4,9 @@
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-use super::layer_norm::{Norm, Normaliser};
-use super::linear::{After, Layer, bias_of, linear, norm_linear};
+use super::attention_layers::{AttentionLayers, with_layers};
+use super::layer_norm::Norm;
+use super::linear::{After, Layer, linear, norm_linear};
 use super::number::Number;
 use super::packed::{Packed, Rows, Start, Target, multiply};
 use super::weight::Form;
@@ -58,41 +59,26 @@ fn step_by_step(x: &Tensor, block: WindowBlock<'_>) -> Result<Tensor> {
 
 fn fast<N: Number>(x: Tensor, block: WindowBlock<'_>, qkv: &Packed<N>, proj: &Packed<N>) -> Result<Tensor> {
     let (batch, height, width, channels) = x.dims4()?;
-    let WindowBlock { window, heads, .. } = block;
-    if qkv.dims() != (3 * channels, channels)
-        || proj.dims() != (channels, channels)
-        || heads == 0
-        || !channels.is_multiple_of(heads)
-    {
-        candle_core::bail!("layers of {:?} and {:?} with {heads} heads for {:?}", qkv.dims(), proj.dims(), x.dims());
+    if block.qkv.bias.is_none() {
+        candle_core::bail!("queries, keys and values need a bias");
     }
-    let norm = block.norm.slices(channels)?;
-    let norm = norm.get();
-    let (Some(qkv_bias), proj_bias) = (bias_of(block.qkv.bias, 3 * channels)?, bias_of(block.proj.bias, channels)?)
-    else {
-        candle_core::bail!("queries, keys and values need a bias")
-    };
-    let layers =
-        Layers { norm, qkv, qkv_bias: &qkv_bias, proj, proj_bias: proj_bias.as_deref().unwrap_or_default(), heads };
-    super::change(x, |x| {
-        for image in x.chunks_exact_mut((height * width * channels).max(1)).take(batch) {
-            attend_image(image, (height, width), window, &layers);
-        }
-        Ok(())
+    with_layers((channels, block.heads), block.norm, (qkv, block.qkv), (proj, block.proj), |layers| {
+        super::change(x, |x| {
+            for image in x.chunks_exact_mut((height * width * channels).max(1)).take(batch) {
+                attend_image(image, (height, width), block.window, layers);
+            }
+            Ok(())
+        })
     })
 }
 
-struct Layers<'a, N> {
-    norm: Normaliser<'a>,
-    qkv: &'a Packed<N>,
-    qkv_bias: &'a [f32],
-    proj: &'a Packed<N>,
-    proj_bias: &'a [f32],
-    heads: usize,
-}
-
 /// One image in place. A window is pieces of lines of the image: each is handed, line by line, to the window it belongs to.
-fn attend_image<N: Number>(image: &mut [f32], (height, width): (usize, usize), window: usize, layers: &Layers<'_, N>) {
+fn attend_image<N: Number>(
+    image: &mut [f32],
+    (height, width): (usize, usize),
+    window: usize,
+    layers: &AttentionLayers<'_, N>,
+) {
     let channels = layers.proj.dims().0;
     let (rows, columns) = (height.div_ceil(window), width.div_ceil(window));
     let mut windows: Vec<Vec<&mut [f32]>> = (0..rows * columns).map(|_| Vec::with_capacity(window)).collect();
@@ -105,9 +91,8 @@ fn attend_image<N: Number>(image: &mut [f32], (height, width): (usize, usize), w
 }
 
 /// One window of lines of the image, fewer or shorter at its edges.
-fn attend_window<N: Number>(mut lines: Vec<&mut [f32]>, window: usize, layers: &Layers<'_, N>) {
-    let (channels, heads) = (layers.proj.dims().0, layers.heads);
-    let size = channels / heads;
+fn attend_window<N: Number>(mut lines: Vec<&mut [f32]>, window: usize, layers: &AttentionLayers<'_, N>) {
+    let (channels, size) = (layers.proj.dims().0, layers.size);
     let columns = lines.first().map_or(0, |line| line.len() / channels);
     let real = lines.len() * columns;
     let stride = N::stride(channels);
@@ -123,7 +108,7 @@ fn attend_window<N: Number>(mut lines: Vec<&mut [f32]>, window: usize, layers: &
         padding.iter_mut().zip(layers.qkv_bias).for_each(|(padding, bias)| *padding = N::from_f32(*bias));
         // What was normalised is not needed any more: what is attended takes its place.
         operand.fill(N::default());
-        for head in 0..heads {
+        for head in 0..channels / size {
             let token = |token: usize, part: usize| -> &[N] {
                 let (y, x) = (token / window, token % window);
                 let all = if y < lines.len() && x < columns {
